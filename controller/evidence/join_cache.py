@@ -173,7 +173,7 @@ class _CachedJoin:
 def _chosen(needs: JointNeeds, slo: JoinSlo, held: JointChoice | None, at_us: int) -> JointChoice | None:
     before = None if held is None else held.bounds
     due = held is None or at_us - held.at_us >= _CHOICE_US
-    found = bounds_to_use(needs, before, slo.target_ppm, slo.confidence_ppm, due=due)
+    found = bounds_to_use(needs, before, slo.target_ppm, slo.confidence_ppm, choose_anew=due)
     if found is None or (found is before and not due):
         return None if found is None else held
     rounded = JointBounds(tuple(map(rounded_up, found.bounds_ms)), rounded_up(found.common_ms))

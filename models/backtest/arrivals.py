@@ -76,7 +76,7 @@ class Arrivals:
     """Rows in each of them, shape (occupied,)."""
     maxima: Maxima
     """Greatest event time of each slot and partition."""
-    each: ArrivalRows
+    by_row: ArrivalRows
     """The rows themselves, for per-row engines only."""
     first_us: int
     """The first arrival, where slot 0 begins."""
@@ -167,11 +167,11 @@ def count_distinct(*columns: Int64s) -> tuple[list[Int64s], Int64s]:
     for column, low, size in zip(columns[1:], lowest[1:], sizes[1:], strict=True):
         code = code * size + (column - low)
     distinct_code, count = np.unique(code, return_counts=True)
-    found = []
+    distinct_columns = []
     for low, size in zip(lowest[:0:-1], sizes[:0:-1], strict=True):
         distinct_code, column = np.divmod(distinct_code, size)
-        found.append(column + low)
-    return [distinct_code + lowest[0], *found[::-1]], count
+        distinct_columns.append(column + low)
+    return [distinct_code + lowest[0], *distinct_columns[::-1]], count
 
 
 def sum_distinct(

@@ -109,7 +109,7 @@ class ArrivalsBuilder:
             occupied=occupied,
             occupied_rows=rows,
             maxima=self._joined_maxima(occupied),
-            each=self._joined_rows(),
+            by_row=self._joined_rows(),
             first_us=self._first_us,
             last_us=self._last_us,
             slots=int(occupied[-1]) + 1,
@@ -125,15 +125,15 @@ class ArrivalsBuilder:
         cell = where * self._partitions + partition
         cells = len(slots) * self._partitions
         if cells > 4 * len(cell) + 1_000_000:
-            found, cell = np.unique(cell, return_inverse=True)
-            maxima = np.full(len(found), NO_BASE_US, np.int64)
+            cells_seen, cell = np.unique(cell, return_inverse=True)
+            maxima = np.full(len(cells_seen), NO_BASE_US, np.int64)
             np.maximum.at(maxima, cell, event_time_us)
         else:
             dense = np.full(cells, NO_BASE_US, np.int64)
             np.maximum.at(dense, cell, event_time_us)
-            found = np.flatnonzero(dense > NO_BASE_US)
-            maxima = dense[found]
-        index, part = np.divmod(found, self._partitions)
+            cells_seen = np.flatnonzero(dense > NO_BASE_US)
+            maxima = dense[cells_seen]
+        index, part = np.divmod(cells_seen, self._partitions)
         self._maxima.append((slots[index], part.astype(np.int32), maxima))
 
     def _add_counts(

@@ -47,11 +47,11 @@ class Scores:
 def scores_of(seen: Observation, scope: Scope) -> list[Scores]:
     """Return the scores of a batch, by base in ascending order; bases without a row of known need are left out."""
     need = seen.need_us if scope == "global" else seen.own_need_us
-    known = (need > _KNOWN_ABOVE_US) & (seen.count > 0)
-    if not known.any():
+    has_need = (need > _KNOWN_ABOVE_US) & (seen.count > 0)
+    if not has_need.any():
         return []
-    group = seen.partition[known] if scope == "partition" else np.zeros(int(known.sum()), np.int64)
-    value, count = np.maximum(need[known], 0), seen.count[known]
+    group = seen.partition[has_need] if scope == "partition" else np.zeros(int(has_need.sum()), np.int64)
+    value, count = np.maximum(need[has_need], 0), seen.count[has_need]
     order = np.lexsort((value, group))
     group, value, count = group[order], value[order], count[order]
     edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]
@@ -66,12 +66,12 @@ def decision_of(bounds_us: Sequence[int | None], scope: Scope) -> Decision:
     With scope ``partition`` a base without a bound takes the widest bound of the others: their watermarks move on, and
     it is the safest one measured. Without any bound nothing changes.
     """
-    known = [bound for bound in bounds_us if bound is not None]
-    if not known:
+    measured_us = [bound for bound in bounds_us if bound is not None]
+    if not measured_us:
         return Decision()
     if scope == "global":
-        return Decision(bound_us=known[0])
-    widest = max(known)
+        return Decision(bound_us=measured_us[0])
+    widest = max(measured_us)
     return Decision(bounds_us=np.array([widest if bound is None else bound for bound in bounds_us], np.int64))
 
 

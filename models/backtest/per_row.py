@@ -52,7 +52,7 @@ def native_row_bases(arrivals: Arrivals, setup: Setup) -> Int64s:
     if setup.scope == "partition":
         nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
         return running_max(_min_after(arrivals, slice(0, arrivals.rows), nothing, nothing * 0))
-    return running_max(arrivals.each.event_time_us)
+    return running_max(arrivals.by_row.event_time_us)
 
 
 def native_ticks(arrivals: Arrivals, setup: Setup, bound_us: int) -> Ticks:
@@ -63,7 +63,7 @@ def native_ticks(arrivals: Arrivals, setup: Setup, bound_us: int) -> Ticks:
         row_watermark_us=mark,
         tick_watermark_us=mark[last],
         bound_us=np.full(len(last), bound_us, np.int64),
-        base_us=running_max(arrivals.each.event_time_us)[last],
+        base_us=running_max(arrivals.by_row.event_time_us)[last],
         bound_changes=0,
     )
 
@@ -72,7 +72,7 @@ def policy_ticks(
     arrivals: Arrivals, setup: Setup, policy: BoundPolicy, on_slot: Callable[[int], object]
 ) -> Ticks:
     """Return the watermarks of an engine that follows ``policy``."""
-    events, partitions = arrivals.each.event_time_us, arrivals.each.partition
+    events, partitions = arrivals.by_row.event_time_us, arrivals.by_row.partition
     base = running_max(events)
     own = _own_bases_before(arrivals)
     base_before = shifted(base, 1)
@@ -142,13 +142,13 @@ def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: In
     rows = span.stop - span.start
     if not len(bounds_us):
         return np.full(rows, NO_BASE_US, np.int64)
-    bounded = np.flatnonzero(arrivals.each.partition[span] < len(bounds_us))
-    partition = arrivals.each.partition[span][bounded]
+    bounded = np.flatnonzero(arrivals.by_row.partition[span] < len(bounds_us))
+    partition = arrivals.by_row.partition[span][bounded]
     maxima_us = maxima_us[: len(bounds_us)]
     return min_of_partitions(
         bounded,
         partition,
-        arrivals.each.event_time_us[span][bounded] - bounds_us[partition],
+        arrivals.by_row.event_time_us[span][bounded] - bounds_us[partition],
         rows,
         np.where(maxima_us > NO_BASE_US, maxima_us - bounds_us, NO_BASE_US),
     )
@@ -156,9 +156,9 @@ def _min_after(arrivals: Arrivals, span: slice, maxima_us: Int64s, bounds_us: In
 
 def _own_bases_before(arrivals: Arrivals) -> Int64s:
     """Return the maximum event time of its own partition before each row, shape (rows,)."""
-    order = np.argsort(arrivals.each.partition, kind="stable")
-    events = arrivals.each.event_time_us[order]
-    edges = np.searchsorted(arrivals.each.partition[order], np.arange(arrivals.partitions + 1))
+    order = np.argsort(arrivals.by_row.partition, kind="stable")
+    events = arrivals.by_row.event_time_us[order]
+    edges = np.searchsorted(arrivals.by_row.partition[order], np.arange(arrivals.partitions + 1))
     before = np.empty(arrivals.rows, np.int64)
     for low, high in pairwise(edges):
         before[order[low:high]] = shifted(running_max(events[low:high]), 1)

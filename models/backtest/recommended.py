@@ -134,11 +134,11 @@ class RecommendedPolicy:
         newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
         self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
         need_us = seen.need_us if self._scope == "global" else seen.own_need_us
-        known = need_us > _KNOWN_ABOVE_US
-        if known.any():
-            late = LateBatches.of_batch(Sketch().buckets_of(need_us[known]), seen.count[known])
+        has_need = need_us > _KNOWN_ABOVE_US
+        if has_need.any():
+            late = LateBatches.of_batch(Sketch().buckets_of(need_us[has_need]), seen.count[has_need])
             slot.late += late
-            self._needs.add(need_us[known], seen.count[known])
+            self._needs.add(need_us[has_need], seen.count[has_need])
         for partition in np.unique(seen.partition).tolist():
             before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
             self._partitions[partition] = before.seen_at(seen.now_us)
@@ -204,9 +204,9 @@ class RecommendedPolicy:
 
     def _choose_horizon(self) -> Overdispersion:
         """Choose the horizon by its independent events; return how unevenly late rows came over it."""
-        found = ((reach, reach.overdispersion()) for reach in self._reaches)
+        measured = ((reach, reach.overdispersion()) for reach in self._reaches)
         reach, overdispersion = shortest_enough(
-            ((each, each[1].events(self._slo.target_ppm)) for each in found), self._events_needed
+            ((pair, pair[1].events(self._slo.target_ppm)) for pair in measured), self._events_needed
         )
         if reach is not self._reach:
             self._reach, self._needs = reach, SlidingNeeds()

@@ -127,7 +127,7 @@ def _judged_rows(arrivals: Arrivals, setup: Setup, ticks: Ticks) -> BacktestRun:
     late_by_minute = np.zeros(len(arrivals.minutes), np.int64)
     late_by_key = np.zeros(len(arrivals.keys_us), np.int64)
     for low in range(0, arrivals.rows, _ROWS):
-        events = arrivals.each.event_time_us[low : low + _ROWS]
+        events = arrivals.by_row.event_time_us[low : low + _ROWS]
         row, key = setup.operator.keys(events)
         late = key <= before[low : low + _ROWS][row]
         minute = np.searchsorted(arrivals.minutes, events[row[late]] // MINUTE_US)
@@ -159,18 +159,18 @@ def _emitted(arrivals: Arrivals, ticks: Ticks, wall_us: Int64s) -> Int64s:
     row = np.searchsorted(ticks.row_watermark_us, arrivals.keys_us)
     tick = np.searchsorted(ticks.tick_watermark_us, arrivals.keys_us)
     end = np.append(np.cumsum(arrivals.occupied_rows), arrivals.rows + 1)
-    by_row = row < end[tick]
+    by_a_row = row < end[tick]
     emitted: Int64s = np.where(
-        by_row & (row < arrivals.rows),
-        arrivals.each.arrival_time_us[np.minimum(row, arrivals.rows - 1)],
+        by_a_row & (row < arrivals.rows),
+        arrivals.by_row.arrival_time_us[np.minimum(row, arrivals.rows - 1)],
         np.append(wall_us[:-1], [arrivals.last_us] * 2)[tick],
     )
     return emitted
 
 
 def _lag(base_us: Int64s, watermark_us: Int64s) -> Int64s:
-    known = (base_us > NO_BASE_US) & (watermark_us > NO_BASE_US)
-    return (base_us - watermark_us)[known]
+    both_known = (base_us > NO_BASE_US) & (watermark_us > NO_BASE_US)
+    return (base_us - watermark_us)[both_known]
 
 
 @dataclass(frozen=True, slots=True)

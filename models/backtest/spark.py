@@ -92,8 +92,8 @@ def native_bases(arrivals: Arrivals, setup: Setup) -> NativeBases:
 def native_batches(arrivals: Arrivals, setup: Setup, bound_us: int) -> Batches:
     """Return the batches under one constant bound of whole milliseconds, at least 0."""
     native = native_bases(arrivals, setup)
-    known = native.base_us > NO_BASE_US
-    after = np.where(known, native.base_us - bound_us, NO_BASE_US)
+    has_base = native.base_us > NO_BASE_US
+    after = np.where(has_base, native.base_us - bound_us, NO_BASE_US)
     base = np.full(len(native.slot), NO_BASE_US, np.int64)
     base[native.of_occupied] = _stream_maxima(
         arrivals, arrivals.maxima.event_time_us // SPARK_TICK_US * SPARK_TICK_US
@@ -133,14 +133,14 @@ class DecisionInForce:
             ValueError: when it gives more than one of bound, bounds and watermark.
         """
         before = self._decision
-        given = [
+        changes = [
             value
             for value in (decision.bound_us, decision.bounds_us, decision.watermark_us)
             if value is not None
         ]
-        if not given:
+        if not changes:
             return
-        if len(given) > 1:
+        if len(changes) > 1:
             raise ValueError("a decision gives one of bound, bounds and watermark, not several")
         if decision.bound_us is not None and before.bound_us is not None:
             self.bound_changes += decision.bound_us != before.bound_us
@@ -259,7 +259,7 @@ def live_batches(
         now = arrivals.first_us + (slot + 1) * trigger
         after = done + (done < len(occupied) and occupied[done] == slot)
         executed, ran_under, ran_with = after > done or moved, mark, bound
-        held = slice(done, after)
+        span = slice(done, after)
         if executed:
             seen = observer.batch(done, after, now)
             done = after
@@ -274,7 +274,7 @@ def live_batches(
         if moved:
             mark, bound = wanted, newest.bound_us
         if executed:
-            log.add(held, slot, ran_with, ran_under, mark, observer.base_us)
+            log.add(span, slot, ran_with, ran_under, mark, observer.base_us)
         following = occupied[done] if done < len(occupied) else None
         if following is not None:
             slot = slot + 1 if moved or is_open else following

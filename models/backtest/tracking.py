@@ -161,8 +161,8 @@ class Tracking:
         share = 1 - self._budget * level
         needs.bound = needs.quantile(share) * needs.stretch()
         bound_us = np.ceil(needs.bound * self._trigger_us / SPARK_TICK_US).astype(np.int64) * SPARK_TICK_US
-        known = zip(bound_us.tolist(), (needs.rows > 0).tolist(), strict=True)
-        return decision_of([bound if seen else None for bound, seen in known], self._scope)
+        bounds = zip(bound_us.tolist(), (needs.rows > 0).tolist(), strict=True)
+        return decision_of([bound if seen else None for bound, seen in bounds], self._scope)
 
     def explain(self) -> tuple[DecisionStep, ...]:
         """Return the reasons of the newest decision, first to last, of the partition with the widest bound."""

@@ -49,9 +49,9 @@ def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, BacktestScor
     """
     windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
     bound = least_bound_us(setup, *_native_needs(arrivals, setup), windows)
-    found = score(arrivals, setup, run_native(arrivals, setup, bound))
-    assert meets(setup, found), f"bound {bound} us does not meet the target in the replay: {found}"
-    return bound, found
+    scored = score(arrivals, setup, run_native(arrivals, setup, bound))
+    assert meets(setup, scored), f"bound {bound} us does not meet the target in the replay: {scored}"
+    return bound, scored
 
 
 def least_bound_us(setup: Setup, need_us: Int64s, key: Int64s, count: Int64s, windows: int) -> int:
@@ -83,7 +83,7 @@ def clairvoyant(arrivals: Arrivals, setup: Setup) -> float | None:
 def _native_needs(arrivals: Arrivals, setup: Setup) -> tuple[Int64s, Int64s, Int64s]:
     """Return ``(need_us, key index, count)`` of what arrived against the base of the engine's own late filter."""
     if setup.engine == "per-row":
-        row, key = setup.operator.keys(arrivals.each.event_time_us)
+        row, key = setup.operator.keys(arrivals.by_row.event_time_us)
         before = shifted(native_row_bases(arrivals, setup), 1)
         return (
             needs_us(key, before[row], 1),
@@ -136,8 +136,8 @@ def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
     if not windows:
         return None
     if setup.engine == "per-row":
-        row, key = setup.operator.keys(arrivals.each.event_time_us)
-        window, wall = np.searchsorted(arrivals.keys_us, key), arrivals.each.arrival_time_us[row]
+        row, key = setup.operator.keys(arrivals.by_row.event_time_us)
+        window, wall = np.searchsorted(arrivals.keys_us, key), arrivals.by_row.arrival_time_us[row]
         count = np.ones_like(wall)
         earliest = arrivals.first_us
     else:
@@ -234,9 +234,9 @@ def flink_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[Flink, BacktestSc
     The tick is the trigger. Idle timeouts are tried from one tick on, each twice the one before it, and none.
     """
     flink = fit_flink(arrivals, setup, arrivals.slots)
-    found = score(arrivals, setup, run_flink(arrivals, setup, flink))
-    assert meets(setup, found), f"{flink} does not meet the target in the replay: {found}"
-    return flink, found
+    scored = score(arrivals, setup, run_flink(arrivals, setup, flink))
+    assert meets(setup, scored), f"{flink} does not meet the target in the replay: {scored}"
+    return flink, scored
 
 
 def flink_quarter(arrivals: Arrivals, setup: Setup) -> Flink:
@@ -252,7 +252,7 @@ def fit_flink(arrivals: Arrivals, setup: Setup, slots: int) -> Flink:
         bound_us = _bound_us(arrivals, setup, ticks, slots)
         fitted.append((_latency_us(arrivals, setup, ticks, bound_us, slots), bound_us, idle_us))
     # Of equal ones the lowest bound, then the longest timeout, which loses the fewest rows elsewhere.
-    _, bound_us, idle_us = min(fitted, key=lambda each: (each[0], each[1], -(each[2] or np.inf)))
+    _, bound_us, idle_us = min(fitted, key=lambda fit: (fit[0], fit[1], -(fit[2] or np.inf)))
     return Flink(bound_us, idle_us)
 
 

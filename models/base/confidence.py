@@ -129,9 +129,9 @@ def interval_ppm(
     """
     if not rows:
         return None, None
-    each = 1 - (1 - confidence_ppm / PPM) / 2
-    lowest = certified_share(rows - late_max, rows, each, rows_per_event)
-    highest = 1 - certified_share(late_min, rows, each, rows_per_event)
+    confidence = 1 - (1 - confidence_ppm / PPM) / 2
+    lowest = certified_share(rows - late_max, rows, confidence, rows_per_event)
+    highest = 1 - certified_share(late_min, rows, confidence, rows_per_event)
     return math.floor(lowest * PPM), math.ceil(highest * PPM)
 
 
@@ -190,15 +190,15 @@ def _root(falling: Callable[[float], float], low: float, high: float) -> float:
     before = 0.0
     while high - low > _ROOT_WITHIN:
         between = min(max(high - below * (high - low) / (below - above), low), high)
-        found = falling(between)
-        if abs(found) < _ROOT_WITHIN:
+        value = falling(between)
+        if abs(value) < _ROOT_WITHIN:
             return between
         # An end that stays twice counts half, so that the next guess moves it.
-        if found > 0:
-            low, above, below = between, found, below / (2 if before > 0 else 1)
+        if value > 0:
+            low, above, below = between, value, below / (2 if before > 0 else 1)
         else:
-            high, below, above = between, found, above / (2 if before < 0 else 1)
-        before = found
+            high, below, above = between, value, above / (2 if before < 0 else 1)
+        before = value
     return high
 
 

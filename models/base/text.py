@@ -23,7 +23,10 @@ def plain(text: str) -> str:
     """Return a text in which what a terminal would obey is written out: a name may hold any character."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:

@@ -115,16 +115,16 @@ class Overdispersion:
     @classmethod
     def of(cls, slots: Iterable[LateBatches]) -> Overdispersion:
         """Return it for slots of time of any widths."""
-        each = [NO_BATCHES, *slots]
-        total = sum(each, NO_BATCHES)
-        return cls(np.stack([one.late for one in each]), total.squares, total.shares)
+        every = [NO_BATCHES, *slots]
+        total = sum(every, NO_BATCHES)
+        return cls(np.stack([slot.late for slot in every]), total.squares, total.shares)
 
     @property
     def crowding(self) -> float:
         """How many batches there are for each that holds rows; 1 while they are not far fewer."""
         rows = float(self.slots[:, 0].sum())
-        found = float(self.shares[0] * self.squares[0]) / rows**2 if rows else 1.0
-        return found if found > _CROWDED else 1.0
+        crowding = float(self.shares[0] * self.squares[0]) / rows**2 if rows else 1.0
+        return crowding if crowding > _CROWDED else 1.0
 
     def bound_alike_us(self, target_ppm: int) -> float | None:
         """Return the least bound that reaches a target if each batch counts alike, infinite for more than a week.
@@ -171,5 +171,5 @@ def _telling(total: _Float64s, target_ppm: int) -> NDArray[np.intp]:
 def _with_doubt(late: _Float64s, size: _Float64s) -> _Float64s:
     """Return how many rows an event has, one standard deviation above what was seen, with the prior."""
     events = late / size + _PRIOR_EVENTS
-    found: _Float64s = (late + _PRIOR_EVENTS) / events * (1 + np.sqrt(2 / events))
-    return found
+    rows: _Float64s = (late + _PRIOR_EVENTS) / events * (1 + np.sqrt(2 / events))
+    return rows

@@ -51,18 +51,18 @@ def event_slot_us(horizon_ms: int) -> int:
     return HOUR_US if horizon_ms <= LONGEST_BY_MINUTE_MS else DAY_US
 
 
-def shortest_enough(found: Iterable[tuple[T, float]], enough: int) -> T:
+def shortest_enough(horizons: Iterable[tuple[T, float]], enough: int) -> T:
     """Return what was found over the shortest horizon with enough events; without one, the shortest with most of them.
 
     Args:
-        found: what was found over each horizon, with its independent events, the shortest first, at least one; not read
-            further than needed.
+        horizons: what was found over each horizon, with its independent events, the shortest first, at least one; not
+            read further than needed.
         enough: how many events are needed.
     """
     best: tuple[T, float] | None = None
-    for each in found:
-        if best is None or each[1] > best[1]:
-            best = each
+    for horizon in horizons:
+        if best is None or horizon[1] > best[1]:
+            best = horizon
         if best[1] >= enough:
             break
     assert best is not None, "there is at least one horizon"
@@ -216,8 +216,11 @@ def facts_of(
     batches_of: Mapping[str, Iterable[Range]],
 ) -> HorizonFacts:
     """Return the facts of a horizon."""
-    found = {query: coverage_of(ranges) for query, ranges in sorted(batches_of.items())}
-    coverage = {query: known for query, known in found.items() if known is not None}
+    coverage = {
+        query: covered
+        for query, ranges in sorted(batches_of.items())
+        if (covered := coverage_of(ranges)) is not None
+    }
     return HorizonFacts(
         batches=batches,
         from_us=from_us,
@@ -308,8 +311,8 @@ def step_bases_us(batches: Int64s, before_us: int) -> Int64s:
 def seen_us_of(batches: Int64s) -> Int64s:
     """Return the maximum event time that each batch saw, as Spark knows it; ``NO_BASE`` without rows."""
     max_us = batches[:, _MAXIMUM]
-    found: Int64s = np.where(max_us == UNKNOWN, NO_BASE, max_us // SPARK_TICK_US * SPARK_TICK_US)
-    return found
+    maximum_us: Int64s = np.where(max_us == UNKNOWN, NO_BASE, max_us // SPARK_TICK_US * SPARK_TICK_US)
+    return maximum_us
 
 
 def wall_us_of(batches: Int64s) -> Int64s:
@@ -333,8 +336,8 @@ class QueryStart:
     def of(cls, batches: Int64s) -> QueryStart:
         """Return it for batches as in ``emission_steps``."""
         keys = batches[:, _FIRST_KEY]
-        known = keys[keys != UNKNOWN]
-        return cls(int(batches[0, _STARTED]), int(known.min()) if len(known) else NO_BASE)
+        numbers = keys[keys != UNKNOWN]
+        return cls(int(batches[0, _STARTED]), int(numbers.min()) if len(numbers) else NO_BASE)
 
     def with_more(self, batches: Int64s) -> QueryStart:
         """Return it with more batches after the first ones."""

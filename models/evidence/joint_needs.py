@@ -75,7 +75,7 @@ class JointNeeds:
         if len({(report.query_id, report.batch_id) for report in reports}) != 1:
             raise ValueError("the sides' reports must be of one batch of one query")
         sides = [report.stream for report in reports]
-        found = [cls.nothing(sides)]
+        parts = [cls.nothing(sides)]
         for number, report in enumerate(reports):
             known_ms = [base_ms for base_ms in bases_ms if base_ms is not None]
             if report.contradiction is None and len(known_ms) == len(bases_ms):
@@ -87,8 +87,8 @@ class JointNeeds:
                     needs_us(pairs.first_us, base_ms * SPARK_TICK_US, SPARK_TICK_US) for base_ms in known_ms
                 ]
                 own = np.full(len(pairs.counts), number, np.int64)
-                found.append(cls.counted(sides, own, np.column_stack(against), pairs.counts))
-        return cls.merged(found)
+                parts.append(cls.counted(sides, own, np.column_stack(against), pairs.counts))
+        return cls.merged(parts)
 
     @classmethod
     def merged(cls, many: Iterable[JointNeeds]) -> JointNeeds:
@@ -97,8 +97,8 @@ class JointNeeds:
         Raises:
             ValueError: when they have not.
         """
-        found = cls.concatenated(many)
-        return cls(found.sides, *_added_up(found.needs_ms, found.rows))
+        together = cls.concatenated(many)
+        return cls(together.sides, *_added_up(together.needs_ms, together.rows))
 
     @classmethod
     def concatenated(cls, many: Iterable[JointNeeds]) -> JointNeeds:
@@ -111,7 +111,7 @@ class JointNeeds:
         if len({part.sides for part in parts}) != 1:
             raise ValueError("needs of different sides cannot merge")
         needs_ms, rows = (
-            np.concatenate(each) for each in zip(*((p.needs_ms, p.rows) for p in parts), strict=True)
+            np.concatenate(columns) for columns in zip(*((p.needs_ms, p.rows) for p in parts), strict=True)
         )
         return cls(parts[0].sides, needs_ms, rows)
 

@@ -91,7 +91,7 @@ def _by_table(cells: ReportCells, first: Int64s, last: Int64s) -> tuple[Int64s, 
     width = len(numbers) + 1
     rows = max(_MAX_TABLE // width, 1)
     edges = np.searchsorted(cells.parts, np.arange(0, len(cells.partitions) + rows, rows)).tolist()
-    found = [(cells.parts[:0], numbers[:0], cells.counts[:0])]
+    tables = [(cells.parts[:0], numbers[:0], cells.counts[:0])]
     for low, high in pairwise(edges):
         if low == high:
             continue
@@ -102,8 +102,8 @@ def _by_table(cells: ReportCells, first: Int64s, last: Int64s) -> tuple[Int64s, 
         np.subtract.at(table, (row, ends[low:high]), counts)
         sums = np.cumsum(table, axis=1)
         row, column = np.nonzero(sums)
-        found.append((row + part, numbers[column], sums[row, column]))
-    parts, keys, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+        tables.append((row + part, numbers[column], sums[row, column]))
+    parts, keys, counts = (np.concatenate(columns) for columns in zip(*tables, strict=True))
     return parts, keys, counts
 
 
@@ -140,16 +140,16 @@ class ReportCells:
 
 def cells_of(report: Report) -> ReportCells:
     """Return the counts of ``report``."""
-    given = report.counts
-    sizes = np.array(given.sizes, np.int64)
-    steps = np.array(given.granules, np.int64)
-    counts = np.array(given.rows, np.int64)
+    granules = report.counts
+    sizes = np.array(granules.sizes, np.int64)
+    steps = np.array(granules.granules, np.int64)
+    counts = np.array(granules.rows, np.int64)
     # Sums may wrap around; their differences are right again.
     sums = np.cumsum(steps)
     starts = (np.cumsum(sizes) - sizes)[sizes > 0]
     before = np.repeat(sums[starts] - steps[starts], sizes[sizes > 0])
     return ReportCells(
-        given.partitions,
+        granules.partitions,
         sums - before,
         counts,
         np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),

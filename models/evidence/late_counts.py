@@ -72,7 +72,7 @@ class LossCounts:
         return self.late + self.no_event_time
 
     def __add__(self, other: LossCounts) -> LossCounts:
-        lateness = [each for each in (self.max_late_ms, other.max_late_ms) if each is not None]
+        lateness = [late_ms for late_ms in (self.max_late_ms, other.max_late_ms) if late_ms is not None]
         return LossCounts(
             rows=self.rows + other.rows,
             late=self.late + other.late,
@@ -133,7 +133,7 @@ def merge(parts: Iterable[ByValue], limit: int = MAX_VALUES) -> ByValue:
         other += part.other
     if len(sums) > limit:
         # The order of equal ones does not depend on the order of the parts.
-        ranked = sorted(sums.items(), key=lambda each: (-each[1].rows, each[0] is None, each[0] or ""))
+        ranked = _by_rows(sums)
         sums, other = dict(ranked[:limit]), sum((counts for _, counts in ranked[limit:]), other)
     return ByValue(sums, other)
 
@@ -175,7 +175,7 @@ class LateCounts:
         if self.hour_us % HOUR_US:
             raise ValueError(f"hour_us {self.hour_us} is no whole hour")
         for name, counts in (("values", self.values), ("partitions", self.partitions)):
-            if len({each.value for each in counts}) < len(counts):
+            if len({one.value for one in counts}) < len(counts):
                 raise ValueError(f"{name} has one of them twice")
         if self.partitions and self.dimension == BY_PARTITION:
             raise ValueError("partitions are counted twice: they are the dimension")
@@ -183,10 +183,10 @@ class LateCounts:
     @property
     def by_dimension(self) -> dict[str, ByValue]:
         """The counts by value, of the dimension and of the partitions."""
-        found = {self.dimension: _by_value(self.values, self.other)}
+        by_dimension = {self.dimension: _by_value(self.values, self.other)}
         if self.partitions:
-            found[BY_PARTITION] = _by_value(self.partitions, self.other_partitions)
-        return found
+            by_dimension[BY_PARTITION] = _by_value(self.partitions, self.other_partitions)
+        return by_dimension
 
     def to_json_object(self) -> dict[str, Any]:
         """Return it as the object that goes over the wire."""
@@ -226,12 +226,15 @@ def hour_of(time_us: int) -> int:
 
 
 def _ranked(counted: ByValue) -> tuple[ValueCounts, ...]:
-    ranked = sorted(counted.values.items(), key=lambda each: (-each[1].rows, each[0] is None, each[0] or ""))
-    return tuple(ValueCounts(value=value, **_plain(counts)) for value, counts in ranked)
+    return tuple(ValueCounts(value=value, **_plain(counts)) for value, counts in _by_rows(counted.values))
+
+
+def _by_rows(counts: Mapping[str | None, LossCounts]) -> list[tuple[str | None, LossCounts]]:
+    return sorted(counts.items(), key=lambda item: (-item[1].rows, item[0] is None, item[0] or ""))
 
 
 def _by_value(values: Iterable[ValueCounts], other: LossCounts | None) -> ByValue:
-    return ByValue({each.value: each + NOTHING for each in values}, other or NOTHING)
+    return ByValue({counts.value: counts + NOTHING for counts in values}, other or NOTHING)
 
 
 def _plain(counts: LossCounts) -> dict[str, Any]:
@@ -257,9 +260,9 @@ def totals_of(counts: LossCounts) -> LossTotals:
 
 
 def _totals(counts: LossCounts) -> dict[str, Any]:
-    found = _plain(counts)
-    del found["late_by_age"]
-    return found | {
+    totals = _plain(counts)
+    del totals["late_by_age"]
+    return totals | {
         "median_late_ms": counts.late_within_ms(PPM // 2),
         "p99_late_ms": counts.late_within_ms(PPM * 99 // 100),
         "lost": counts.lost,
@@ -279,11 +282,11 @@ def losses(counted: ByValue) -> list[ValueLoss]:
     """
     total = counted.total
     tested = sum(_enough(counts, total) for counts in counted.values.values())
-    found = [_loss(value, counts, total, tested) for value, counts in counted.values.items()]
-    found.sort(key=lambda each: (-each.lost, -each.rows, each.value is None, each.value or ""))
+    lost = [_loss(value, counts, total, tested) for value, counts in counted.values.items()]
+    lost.sort(key=lambda loss: (-loss.lost, -loss.rows, loss.value is None, loss.value or ""))
     if counted.other.rows:
-        found.append(_share(None, counted.other, total, other=True))
-    return found
+        lost.append(_share(None, counted.other, total, other=True))
+    return lost
 
 
 def _loss(value: str | None, counts: LossCounts, total: LossCounts, tested: int) -> ValueLoss:

@@ -55,15 +55,15 @@ def misdated(
         arrival_us: when each arrived, in microseconds.
     """
     old = event_time_us < arrival_us - LONGEST_DELAY_US
-    found: NDArray[np.bool_] = np.zeros(len(event_time_us), np.bool_)
+    wrong: NDArray[np.bool_] = np.zeros(len(event_time_us), np.bool_)
     for factor in _TOO_SMALL:
         # Divided, and not multiplied: the product of a time in the far future would not fit.
         first_us, last_us = (
             -(-(arrival_us - LONGEST_DELAY_US) // factor),
             (arrival_us + MAX_AHEAD_US) // factor,
         )
-        found |= old & (event_time_us >= first_us) & (event_time_us <= last_us)
-    return found if base_us is None else found | (event_time_us < base_us - LONGEST_DELAY_US)
+        wrong |= old & (event_time_us >= first_us) & (event_time_us <= last_us)
+    return wrong if base_us is None else wrong | (event_time_us < base_us - LONGEST_DELAY_US)
 
 
 def separate_misdated(
@@ -164,11 +164,11 @@ class Clocks:
         if ahead_us is not None:
             read_us = min(report.started_us + report.duration_ms * 1_000 - ahead_us, received_us)
             ahead_us = 0 if -_LONGEST_WAY_US <= ahead_us <= CLOCKS_AGREE_US else ahead_us
-        found = cls(read_us + CLOCKS_AGREE_US, ahead_us)
+        clocks = cls(read_us + CLOCKS_AGREE_US, ahead_us)
         if lead_us != 0 and report.max_event_time_us is not None:
-            now_us = max(report.max_event_time_us - read_us, 0) if found._most_are_ahead(report) else 0
+            now_us = max(report.max_event_time_us - read_us, 0) if clocks._most_are_ahead(report) else 0
             lead_us = now_us if lead_us is None else min(lead_us, now_us)
-        return (cls(found.latest_us + lead_us + MAX_AHEAD_US, ahead_us) if lead_us else found), lead_us
+        return (cls(clocks.latest_us + lead_us + MAX_AHEAD_US, ahead_us) if lead_us else clocks), lead_us
 
     def newest_us(self, report: Report, wrong: ReportCells | None) -> int | None:
         """Return the maximum event time of a batch without ``wrong``, its rows of wrong clocks; None without any."""
@@ -195,8 +195,8 @@ class Clocks:
             np.maximum.at(newest_us, cells.parts, first_us)
             off_us = self.driver_ahead_us or 0
             whole |= (newest_us <= self.latest_us + off_us) & (newest_us >= self.latest_us + off_us * 3 // 2)
-        found: NDArray[np.bool_] = ahead | whole[cells.parts]
-        return found
+        wrong: NDArray[np.bool_] = ahead | whole[cells.parts]
+        return wrong
 
     @property
     def read_us(self) -> int:

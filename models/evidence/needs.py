@@ -83,10 +83,10 @@ def late_base_ms(reported_ms: int | None, earlier_us: int | None) -> int | None:
         earlier_us: maximum event time, in microseconds, of the reports of the same query with batch ids up to
             ``batch_id - 2``; None when there is none.
     """
-    known = [] if earlier_us is None else [floor_ms(earlier_us)]
+    bases_ms = [] if earlier_us is None else [floor_ms(earlier_us)]
     if reported_ms is not None:
-        known.append(reported_ms)
-    return max(known, default=None)
+        bases_ms.append(reported_ms)
+    return max(bases_ms, default=None)
 
 
 def needs_against(
@@ -106,10 +106,10 @@ def needs_against(
     timed_rows = report.rows - report.null_rows
     if report.contradiction is not None:
         return Needs(None, unknown_rows=timed_rows)  # the keys of another operator would be wrong
-    found = separate_misdated(report, base_ms, clocks=clocks)
-    if found is None:
+    separated = separate_misdated(report, base_ms, clocks=clocks)
+    if separated is None:
         return _plausible_needs(report, base_ms, pairs, timed_rows)
-    plausible, wrong = found
+    plausible, wrong = separated
     misdated_rows = int(wrong.counts.sum())
     needs = _plausible_needs(report, base_ms, key_counts(report, plausible), timed_rows - misdated_rows)
     judged = judge(report, key_counts(report, wrong)).total

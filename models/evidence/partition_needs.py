@@ -80,7 +80,7 @@ class PartitionNeeds:
             parts.append(part)
             size += len(part._keys)  # noqa: SLF001 - the same class
             if size > limit:
-                parts = [_summed([(each, 1) for each in parts])]
+                parts = [_summed([(earlier, 1) for earlier in parts])]
                 size = len(parts[0]._keys)  # noqa: SLF001 - the same class
                 limit = 2 * size + _MAX_MERGED
         return parts[0] if len(parts) == 1 else _summed([(part, 1) for part in parts])
@@ -244,9 +244,9 @@ def _summed(parts: list[tuple[PartitionNeeds, int]]) -> PartitionNeeds:
 
 
 def _counted(names: list[str], keys: _Int64s, weights: _Int64s) -> PartitionNeeds:
-    found, summed = sum_runs(keys, weights)
+    kept, summed = sum_runs(keys, weights)
     there = summed != 0
-    return _without_empty(names, found[there], summed[there])
+    return _without_empty(names, kept[there], summed[there])
 
 
 def _without_empty(names: list[str], keys: _Int64s, weights: _Int64s) -> PartitionNeeds:

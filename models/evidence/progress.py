@@ -102,9 +102,9 @@ def progress_of_table(
         partitions: all partitions that count.
         silent_us: time since the newest report was received, in microseconds; None without reports.
     """
-    known = len(batches) >= MIN_BATCHES_OF_A_PACE
+    has_pace = len(batches) >= MIN_BATCHES_OF_A_PACE
     started = batches[:, 0]
-    gap_us = int(np.median(np.diff(started))) if known else None
+    gap_us = int(np.median(np.diff(started))) if has_pace else None
     wall_us, base_us = _bases(batches)
     lag = wall_us - base_us
     newest_us = int(started[-1]) if len(started) else 0
@@ -126,8 +126,8 @@ def _bases(batches: Int64s) -> tuple[Int64s, Int64s]:
     started_us, duration_ms, late_ms, max_us = batches.T
     seen_ms = np.where(max_us == UNKNOWN, UNKNOWN, max_us // SPARK_TICK_US)
     base_ms = np.maximum.accumulate(np.maximum(late_ms, seen_ms))
-    known = base_ms > UNKNOWN
-    return (started_us + duration_ms * 1_000)[known], base_ms[known] * SPARK_TICK_US
+    has_base = base_ms > UNKNOWN
+    return (started_us + duration_ms * 1_000)[has_base], base_ms[has_base] * SPARK_TICK_US
 
 
 def _pace_ppm(wall_us: Int64s, base_us: Int64s) -> int | None:

@@ -245,9 +245,9 @@ class Sketch:
         if both.size and (span := int(both.max()) - (lowest := int(both.min()))) < _COUNTED_SPAN:
             # Counting is some ten times as fast as sorting.
             where = both - lowest
-            found = np.flatnonzero(np.bincount(where, minlength=span + 1))
-            self._buckets = (found + lowest).astype(np.int32)
-            self._weights = np.bincount(where, weight)[found].astype(np.float64)
+            filled = np.flatnonzero(np.bincount(where, minlength=span + 1))
+            self._buckets = (filled + lowest).astype(np.int32)
+            self._weights = np.bincount(where, weight)[filled].astype(np.float64)
             return
         self._buckets, where = np.unique(both, return_inverse=True)
         self._weights = np.bincount(where, weight, minlength=len(self._buckets)).astype(np.float64)

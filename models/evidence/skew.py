@@ -100,7 +100,7 @@ def effects_of(
     bound_ms = None if rank is None else _whole_ms(edges[int(np.searchsorted(total, rank, side="left"))])
     others = (every - pairs).tolist()
     ranks = np.array([0 if rank is None else -(-some * rank // every) for some in others], np.int64)
-    found: list[Effect] = []
+    effects: list[Effect] = []
     step = max(AT_A_TIME // max(len(edges), 1), 1)
     for first in range(0, len(pairs), step):
         rows = slice(first, first + step)
@@ -108,17 +108,17 @@ def effects_of(
         # Where the others reach the rank; without a rank they never do.
         position = ((total - mine) < ranks[rows, None]).sum(axis=1)
         for offset, at in enumerate(position.tolist()):
-            number, known = first + offset, ranks[first + offset] > 0
-            found.append(
+            number, certified = first + offset, ranks[first + offset] > 0
+            effects.append(
                 Effect(
                     needs.names[number],
                     int(pairs[number]),
-                    int(pairs[number] - mine[offset, at]) if known else 0,
+                    int(pairs[number] - mine[offset, at]) if certified else 0,
                     bound_ms,
-                    _whole_ms(edges[at]) if known else None,
+                    _whole_ms(edges[at]) if certified else None,
                 )
             )
-    return found
+    return effects
 
 
 def is_skewed(

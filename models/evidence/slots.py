@@ -93,7 +93,7 @@ class SlidingNeeds:
         if self._older or not self._newer or self._newer[0][0] >= from_us:
             return
         # More may be counted in the newest one.
-        newest = [each for each in self._newer[-1:] if each[0] >= from_us]
+        newest = [slot for slot in self._newer[-1:] if slot[0] >= from_us]
         merged = Sketch()
         for slot_us, sketch in reversed(self._newer[:-1]):
             if slot_us >= from_us:

@@ -50,13 +50,13 @@ class Unevenness:
         self._counts = np.append(self._counts, np.full(new, self._prior))
         self._update()
 
-    def add(self, counts: NDArray[np.int64], expected: Float64s, known: NDArray[np.bool_]) -> None:
-        """Learn from counts, shape (counts, columns), and what was expected of each column that is ``known``."""
+    def add(self, counts: NDArray[np.int64], expected: Float64s, heard: NDArray[np.bool_]) -> None:
+        """Learn from counts, shape (counts, columns), and what was expected of each column that is ``heard``."""
         squared = (counts - expected) ** 2 / np.maximum(expected, 1)
-        decay = self._decay ** (len(counts) * known)
+        decay = self._decay ** (len(counts) * heard)
         capped = np.minimum(squared, self._ceiling).sum(axis=0)
-        self._deviation = self._deviation * decay + capped * known
-        self._counts = self._counts * decay + len(counts) * known
+        self._deviation = self._deviation * decay + capped * heard
+        self._counts = self._counts * decay + len(counts) * heard
         self._update()
 
     def learned(self) -> Arrays:
@@ -113,12 +113,12 @@ class SpanTotals:
         first = np.flatnonzero(np.diff(span, prepend=span[0] - 1))
         short = np.add.reduceat(expected - totals, first)
         chance = MISSING_DEVIATIONS * np.sqrt(self._unevenness.ratio * np.add.reduceat(expected, first))
-        found = short - np.add.reduceat(missing, first) > chance
-        if not found.any():
+        lacking = short - np.add.reduceat(missing, first) > chance
+        if not lacking.any():
             return
         # Each cohort has its part of what the span is short of; those that have more than expected have none.
         part = np.maximum(expected - totals, 0)
-        scale = np.where(found, short / np.maximum(np.add.reduceat(part, first), 1e-9), 0)
+        scale = np.where(lacking, short / np.maximum(np.add.reduceat(part, first), 1e-9), 0)
         np.maximum(missing, part * np.repeat(scale, np.diff(first, append=len(span))), out=missing)
 
     def close(self, start_us: Int64s, totals: Int64s, expected: float) -> None:

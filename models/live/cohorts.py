@@ -57,7 +57,7 @@ class OpenCohorts:
             _, place = np.unique(cohort * self._room.shape[1] + partition, return_inverse=True)
             most = int((self.counts[cohort, partition] + np.bincount(place, rows)[place]).max())
         if most > limit:
-            self._room = self._room.astype(next(each for each in _TYPES if most <= np.iinfo(each).max))
+            self._room = self._room.astype(next(dtype for dtype in _TYPES if most <= np.iinfo(dtype).max))
         np.add.at(self.counts, (cohort, partition), rows.astype(self._room.dtype))
         np.add.at(self.totals, cohort, rows)
 
@@ -139,12 +139,12 @@ class ShortCohorts:
 
     def add(self, start_us: Int64s, count: Int64s) -> None:
         """Count rows by the start of their cohort, shape (counts,) each."""
-        known = self.start_us
-        if not len(known):
+        starts_us = self.start_us
+        if not len(starts_us):
             return
-        at = np.minimum(np.searchsorted(known, start_us), len(known) - 1)
-        followed = known[at] == start_us
-        self._followed["came"] += np.bincount(at[followed], count[followed], len(known))
+        at = np.minimum(np.searchsorted(starts_us, start_us), len(starts_us) - 1)
+        followed = starts_us[at] == start_us
+        self._followed["came"] += np.bincount(at[followed], count[followed], len(starts_us))
 
     def follow(
         self, now_us: int, start_us: Int64s, rows: Int64s, delivered: Float64s, short: Float64s
@@ -161,17 +161,17 @@ class ShortCohorts:
         new = start_us > self._newest_us
         if not new.any():
             return
-        found = np.zeros(int(new.sum()), _FOLLOWED)
-        found["since_us"] = now_us
+        cohorts = np.zeros(int(new.sum()), _FOLLOWED)
+        cohorts["since_us"] = now_us
         for name, values in (
             ("start_us", start_us),
             ("rows", rows),
             ("delivered", delivered),
             ("short", short),
         ):
-            found[name] = values[new]
-        self._newest_us = int(found["start_us"][-1])
-        self._followed = np.concatenate([self._followed, found])
+            cohorts[name] = values[new]
+        self._newest_us = int(cohorts["start_us"][-1])
+        self._followed = np.concatenate([self._followed, cohorts])
 
     def judge(self, now_us: int, delivered: Float64s, outstanding_us: Int64s) -> None:
         """Learn what has come of the cohorts that have been followed for some time.

@@ -264,10 +264,10 @@ class FastPolicy:
                 # Back to back the next batch is planned before the answer is there.
                 decision = policy.decide(decided_us, in_force_us or decided_us + 2 * trigger_us)
                 watermark_us = NO_BASE_US if decision.watermark_us is None else decision.watermark_us
-                said = policy.summary(own.partitions) or "the policy has seen no row yet"
+                summary = policy.summary(own.partitions) or "the policy has seen no row yet"
                 if own.error is None or policy.knows_enough:
                     own.error = None
-                    return watermark_us, said, policy.wait_us
+                    return watermark_us, summary, policy.wait_us
         return by_bound_us, f"{own.failure}; {by_bound[1]}", order.bound_us
 
     @staticmethod

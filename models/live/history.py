@@ -46,7 +46,7 @@ def learned_from(
             if learned is not None:
                 policy.resume(learned)
             run_id, began_us = report.run_id, report.started_us
-        due = due_us(report.started_us)
+        planned_us = due_us(report.started_us)
         names, edges = report.counts.partitions, report.counts.edges()
         policy.observe(
             report,
@@ -54,10 +54,10 @@ def learned_from(
             None,
             setup.trigger_us,
             order,
-            due_us=due,
+            due_us=planned_us,
             representative=report.started_us > began_us + PILED_UP_TRIGGERS * setup.trigger_us,
         )
-        policy.decide(due, order)
+        policy.decide(planned_us, order)
     learned = policy.learned() or learned
     if learned is None:
         return None

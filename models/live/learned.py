@@ -68,14 +68,14 @@ def unpacked(data: bytes) -> Learned:
     start = len(_checksum(b""))
     if data[:start] != _checksum(data[start:]):
         raise ValueError("it is damaged: its checksum is wrong")
-    found = zlib.decompress(data[start:])
-    at = _SIZE + int.from_bytes(found[:_SIZE], "big")
-    head = json.loads(found[_SIZE:at])
+    content = zlib.decompress(data[start:])
+    at = _SIZE + int.from_bytes(content[:_SIZE], "big")
+    head = json.loads(content[_SIZE:at])
     if head["format"] != FORMAT:
         raise ValueError(f"it has format {head['format']}, and this Tidemark reads {FORMAT}")
     arrays = {}
     for name, kind, shape in head["arrays"]:
-        array = np.frombuffer(found, kind, math.prod(shape), at).reshape(shape)
+        array = np.frombuffer(content, kind, math.prod(shape), at).reshape(shape)
         arrays[name], at = array, at + array.nbytes
     return read_object(Learned, {**head, "arrays": arrays})
 

@@ -292,10 +292,10 @@ class Missing:
     def _learn_unevenness(self, now_us: int, closed: slice) -> None:
         """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
         forecast, totals = self._forecast(), self._open.totals[closed]
-        known = np.ones(len(forecast), bool)
-        known[self._silent(now_us)[0]] = False
+        heard = np.ones(len(forecast), bool)
+        heard[self._silent(now_us)[0]] = False
         counts = np.column_stack([totals, self._open.counts[closed]])
-        self._unevenness.add(counts, forecast, known)
+        self._unevenness.add(counts, forecast, heard)
         self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
 
     def _forecast(self) -> Float64s:

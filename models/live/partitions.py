@@ -75,8 +75,8 @@ class Partitions:
         """Restore the partitions of an earlier run; none is idle before it has been silent in this one."""
         for name, base_us in bases_us.items():
             # A batch that runs again was observed before and may hold only older rows.
-            known = self._partitions.setdefault(name, _Partition(base_us, now_us))
-            known.base_us = max(known.base_us, base_us)
+            partition = self._partitions.setdefault(name, _Partition(base_us, now_us))
+            partition.base_us = max(partition.base_us, base_us)
             self.stream_base_us = max(self.stream_base_us, base_us)
         self.last_us = max(self.last_us, now_us)
 
@@ -97,16 +97,16 @@ class Partitions:
         # A timeout may depend on what others have learned, so all are taken before any of them learns more.
         timeouts_us = {name: self.timeout_us(name) for name in bases_us if name in self._partitions}
         for name, base_us in bases_us.items():
-            known = self._partitions.get(name)
-            if known is None:
+            partition = self._partitions.get(name)
+            if partition is None:
                 self._partitions[name] = _Partition(base_us, now_us)
                 continue
-            gap_us = now_us - known.last_us
+            gap_us = now_us - partition.last_us
             # The gap of an idle partition does not show how often an active one has rows.
             if 0 < gap_us <= max(timeouts_us[name], IDLE_UNLEARNED_TRIGGERS * trigger_us):
-                known.gaps_us.append(gap_us)
-            known.base_us = max(known.base_us, base_us)
-            known.last_us = max(known.last_us, now_us)
+                partition.gaps_us.append(gap_us)
+            partition.base_us = max(partition.base_us, base_us)
+            partition.last_us = max(partition.last_us, now_us)
         if bases_us:
             self.stream_base_us = max(self.stream_base_us, *bases_us.values())
             self.last_us = max(self.last_us, now_us)

@@ -134,7 +134,7 @@ class Setup:
         if not isinstance(self.operator, TimeWindow):
             return self.trigger_us
         granules_us = self._granules_us(self.operator)
-        return next((each for each in granules_us if each >= self.trigger_us), granules_us[-1])
+        return next((width_us for width_us in granules_us if width_us >= self.trigger_us), granules_us[-1])
 
     @staticmethod
     def _granules_us(operator: TimeWindow) -> list[int]:

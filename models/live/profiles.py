@@ -82,10 +82,10 @@ class Profiles:
 
     def delivered(self, columns: _Indices) -> Float64s:
         """Return the share delivered up to each place, shape (columns, places); it is 0 at the first one."""
-        found = np.zeros((len(columns), self._rows.shape[1] + 1))
-        np.cumsum(self._rows[columns], axis=1, dtype=np.float64, out=found[:, 1:])
-        found /= np.maximum(found[:, -1:], 1e-9)
-        return found
+        shares = np.zeros((len(columns), self._rows.shape[1] + 1))
+        np.cumsum(self._rows[columns], axis=1, dtype=np.float64, out=shares[:, 1:])
+        shares /= np.maximum(shares[:, -1:], 1e-9)
+        return shares
 
     def _cover(self, first: int, end: int) -> None:
         """Make room for the buckets from ``first`` to before ``end``."""
@@ -184,14 +184,14 @@ class Outstanding:
             if closed < 0 or closed >= len(self._start_us):
                 self._clear()
                 closed = 0
-        known, cut = len(self._start_us) - closed, max(closed - self._first, 0)
+        kept, cut = len(self._start_us) - closed, max(closed - self._first, 0)
         self._first = max(self._first - closed, 0)
         self._share = self._share[cut:]
         self._start_us = start_us
         if len(start_us) - self._first > len(self._share):
-            self._move(self._first, known - self._first)
-        self._now = np.concatenate([self._now[closed:], np.full(len(start_us) - known, -1, np.intp)])
-        self._some = np.concatenate([self._some[closed:], np.zeros(len(start_us) - known, bool)])
+            self._move(self._first, kept - self._first)
+        self._now = np.concatenate([self._now[closed:], np.full(len(start_us) - kept, -1, np.intp)])
+        self._some = np.concatenate([self._some[closed:], np.zeros(len(start_us) - kept, bool)])
 
     def _follow_partitions(self, silent: _Indices, since_us: Int64s, profiles: Profiles) -> None:
         """Keep the shares of the partitions that are still silent, and compute those of the others."""
@@ -201,14 +201,14 @@ class Outstanding:
             at = np.minimum(np.searchsorted(self._silent, silent), len(self._silent) - 1)
             stayed = (self._silent[at] == silent) & (self._since_us[at] == since_us)
         new, at = ~stayed, at[stayed]
-        known = int((self._now >= 0).sum())
+        computed = int((self._now >= 0).sum())
         fresh = profiles.delivered(silent[new]).astype(np.float32)
-        share = self._outstanding(fresh, since_us[new], np.arange(known), profiles)
-        known_share = self._share[: known - self._first, at]
+        share = self._outstanding(fresh, since_us[new], np.arange(computed), profiles)
+        known_share = self._share[: computed - self._first, at]
         self._some[:] = False
-        self._some[:known] = share.any(axis=1)
-        self._some[self._first : known] |= known_share.any(axis=1)
-        first, old_first = int(self._some.argmax()) if self._some.any() else known, self._first
+        self._some[:computed] = share.any(axis=1)
+        self._some[self._first : computed] |= known_share.any(axis=1)
+        first, old_first = int(self._some.argmax()) if self._some.any() else computed, self._first
         up_to = np.empty((len(silent), fresh.shape[1]), np.float32)
         up_to[new] = fresh
         if len(at):
@@ -216,9 +216,9 @@ class Outstanding:
         self._silent, self._since_us, self._up_to = silent, since_us, up_to
         self._share = np.empty((0, len(silent)), np.float32)
         self._move(first, 0)
-        self._share[: known - first, new] = share[first:]
+        self._share[: computed - first, new] = share[first:]
         overlap = max(first, old_first)
-        self._share[overlap - first : known - first, stayed] = known_share[overlap - old_first :]
+        self._share[overlap - first : computed - first, stayed] = known_share[overlap - old_first :]
 
     def _compute(self, cohort: _Indices, profiles: Profiles) -> None:
         """Compute the shares of some cohorts, ascending."""

@@ -79,8 +79,8 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
             Then the needs are against ``NO_BASE_US``.
     """
     number, late_us = bases.take(report)
-    found = separate_misdated(report, late_base_ms)
-    cells = cells_of(report) if found is None else found[0]
+    separated = separate_misdated(report, late_base_ms)
+    cells = cells_of(report) if separated is None else separated[0]
     if not cells.partitions:
         return Observation(report.started_us)
     first_us = granule_first_us(cells.granules, report.granule_us, report.closed)

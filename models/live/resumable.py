@@ -120,9 +120,9 @@ class ResumablePolicy:
         if learned.operator != str(self._operator):
             raise ValueError(f"it was learned of a {learned.operator}, and the query has a {self._operator}")
         names, arrays = learned.partitions, learned.arrays
-        held = len(checked(arrays, {"missing.rows": (None,)})["missing.rows"]) - 1
-        if held > len(names):
-            raise ValueError(f"it holds {held} partitions and names {len(names)}")
+        count = len(checked(arrays, {"missing.rows": (None,)})["missing.rows"]) - 1
+        if count > len(names):
+            raise ValueError(f"it holds {count} partitions and names {len(names)}")
         target_ppm, trigger_us = learned.target_ppm, learned.trigger_us
         setup = self._setup or Setup(operator=self._operator, trigger_us=trigger_us, target_ppm=target_ppm)
         if (target_ppm, trigger_us) != (setup.target_ppm, setup.trigger_us):
@@ -172,12 +172,12 @@ class ResumablePolicy:
 
         That of an earlier run counts as its first one, unless this query turns out to have another.
         """
-        known = self._setup or self._earlier
-        if known is None:
+        first = self._setup or self._earlier
+        if first is None:
             return trigger_us
         if self._resumed and trigger_us:
             self._resumed = False
-            if not known.trigger_us <= _ALIKE * trigger_us <= _ALIKE**2 * known.trigger_us:
+            if not first.trigger_us <= _ALIKE * trigger_us <= _ALIKE**2 * first.trigger_us:
                 self._earlier = self.policy = self._setup = None
                 return trigger_us
-        return known.trigger_us
+        return first.trigger_us

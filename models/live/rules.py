@@ -158,11 +158,11 @@ class RuleSet:
         self.pairs += int(count.sum())
         self.expect(key_us)
         at = np.minimum(np.searchsorted(self.key_us, key_us), max(len(self.key_us) - 1, 0))
-        known = self.key_us[at] == key_us if len(self.key_us) else np.zeros(len(key_us), bool)
+        is_open = self.key_us[at] == key_us if len(self.key_us) else np.zeros(len(key_us), bool)
         rows = np.stack([count, count, count]).astype(np.float64)
-        if known.any():
-            self._has_rows[at[known]] = True
-            rows[1] *= ~(known & self._missed[at])
+        if is_open.any():
+            self._has_rows[at[is_open]] = True
+            rows[1] *= ~(is_open & self._missed[at])
         self._stragglers.add((clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us, rows)
 
     def expect(self, key_us: Int64s) -> None:
@@ -238,9 +238,9 @@ class RuleSet:
         self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
         self._left = beyond[self._family, best]
         self.to_come = self._to_come(best, elapsed)
-        known = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
+        has_learned = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
         closing_us = (clock_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
-        required = np.where(known, closing_us, NO_BASE_US)
+        required = np.where(has_learned, closing_us, NO_BASE_US)
         if len(self.key_us):
             age_then = (clock_us[0] - self.key_us) / self._trigger_us
             self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)

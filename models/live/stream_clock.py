@@ -80,8 +80,8 @@ class FeedProgress:
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned; silence counts from the first rows on."""
         columns = len(checked(learned, {"lags": (None, len(_EDGES))})["lags"])
-        each = dict.fromkeys(("life_us", "gap_us", "rows"), (columns,))
-        checked(learned, {**each, "ended": (columns, 2)})
+        by_column = dict.fromkeys(("life_us", "gap_us", "rows"), (columns,))
+        checked(learned, {**by_column, "ended": (columns, 2)})
         self._widen(columns)
         self._lags, self._ended = learned["lags"].copy(), learned["ended"].copy()
         self.life_us, self.gap_us = learned["life_us"].copy(), learned["gap_us"].copy()
@@ -121,10 +121,12 @@ class FeedProgress:
         oldest[STREAM], newest[STREAM] = _bulk_of(seen)
         np.add.at(self.rows, column, seen.count)
         came = newest > NO_BASE_US
-        known = came & (self.base_us > NO_BASE_US)
-        self._see_ended(known, now_us, oldest)
-        self._before_us[known] = np.maximum(self._before_us[known], now_us - self.base_us[known])
-        self.life_us[known] += now_us - self.last_us[known]
+        came_again = came & (self.base_us > NO_BASE_US)
+        self._see_ended(came_again, now_us, oldest)
+        self._before_us[came_again] = np.maximum(
+            self._before_us[came_again], now_us - self.base_us[came_again]
+        )
+        self.life_us[came_again] += now_us - self.last_us[came_again]
         self.base_us[came] = np.maximum(self.base_us[came], newest[came])
         self.last_us[came] = now_us
 
@@ -134,15 +136,15 @@ class FeedProgress:
         limit_us = BEHIND_USUAL_LAGS * self._usual_us + self._slack_us
         # Of a column that delivers after silences a silence is no usual lag, however often it comes.
         delivers = self.delivers
-        known = (self._lags.sum(axis=1) >= SILENCE_TRIGGERS) | delivers
-        was_behind, self.behind = self.behind, known & (lag_us > limit_us)
+        has_usual = (self._lags.sum(axis=1) >= SILENCE_TRIGGERS) | delivers
+        was_behind, self.behind = self.behind, has_usual & (lag_us > limit_us)
         caught_up = was_behind & ~self.behind
         calm = (self._before_us >= 0) & ~self.behind & ~was_behind
         counted = np.where(delivers, calm & (self._before_us <= limit_us), calm | caught_up)
         counted_us = np.where(caught_up, self._furthest_us, self._before_us)
         bucket = np.where(counted, np.searchsorted(_EDGES[:-1], counted_us / self._trigger_us), -1)
         self._lags *= self._decay
-        self._settle(bucket, at_once=caught_up | ~known)
+        self._settle(bucket, at_once=caught_up | ~has_usual)
         self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
         self._before_us[:] = -1
         self._update_usual()
@@ -155,9 +157,9 @@ class FeedProgress:
         settled = [np.where(at_once, bucket, -1)]
         if len(self._unsettled) > self._settling:
             settled.append(self._unsettled.popleft())
-        for each in settled:
-            column = np.flatnonzero(each >= 0)
-            self._lags[column, each[column]] += 1
+        for buckets in settled:
+            column = np.flatnonzero(buckets >= 0)
+            self._lags[column, buckets[column]] += 1
 
     def _see_ended(self, came: _Bools, now_us: int, oldest_us: Int64s) -> None:
         """Count the silences that end with this batch, by whether rows come that are from before their middle."""

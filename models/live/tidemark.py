@@ -236,11 +236,11 @@ class Tidemark:
 
     def _budget_reason(self, spent: float) -> str:
         late, pairs = self._assumed
-        said = f"{self._late - late:,} of {self._rules.pairs - pairs:,} pairs were late"
+        losses = f"{self._late - late:,} of {self._rules.pairs - pairs:,} pairs were late"
         share, target = f"{100 * spent:.0f} %", format_target(self._setup.target_ppm)
         if not pairs:
-            return f"{said}, {share} of what the target {target} allows"
-        return f"{said} since it began with {pairs:,} earlier ones and an even account, of which {share} is spent"
+            return f"{losses}, {share} of what the target {target} allows"
+        return f"{losses} since it began with {pairs:,} earlier ones and an even account, of which {share} is spent"
 
     @property
     def knows_enough(self) -> bool:
@@ -250,13 +250,13 @@ class Tidemark:
     def _learning_step(self) -> tuple[DecisionStep, ...]:
         if not self._rules.pairs:
             return (DecisionStep(StepKind.LEARNING, None, "no row has been counted yet"),)
-        found = learning_of(self._setup, self._rules.pairs, round(self.age_triggers * self._trigger_us))
-        if found is None or found.enough:
+        learning = learning_of(self._setup, self._rules.pairs, round(self.age_triggers * self._trigger_us))
+        if learning is None or learning.enough:
             return ()
         keys = "windows" if isinstance(self._operator, TimeWindow) else "triggers"
         reason = (
-            f"{found.seen:,} of the {found.needed:,} {keys} have passed that it needs before it trusts what it sees; "
-            "until then they wait longer"
+            f"{learning.seen:,} of the {learning.needed:,} {keys} have passed that it needs before it trusts what it "
+            "sees; until then they wait longer"
         )
         return (DecisionStep(StepKind.LEARNING, None, reason),)
 

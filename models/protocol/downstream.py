@@ -97,14 +97,14 @@ class Downstream:
     def texts(self, bound_ms: int) -> list[str]:
         """Return the same for people, a clause for each."""
         closes_ms, known_ms = self.closes_ms(bound_ms), self.known_ms(bound_ms)
-        found = []
+        clauses = []
         if closes_ms is not None:
             which = "bound" if bound_ms >= self.others_ms else "the bound of another input"
             behind = f" + {_text(self.retention_ms)} behind the join" if self.retention_ms else ""
-            found.append(f"windows close at {which}{behind}: {_text(closes_ms)}")
+            clauses.append(f"windows close at {which}{behind}: {_text(closes_ms)}")
         if known_ms is not None:
-            found.append(f"an event is known for {_text(known_ms)}")
-        return found
+            clauses.append(f"an event is known for {_text(known_ms)}")
+        return clauses
 
 
 def _text(time_ms: int) -> str:

@@ -88,13 +88,13 @@ class GranuleCounts:
     @classmethod
     def of(cls, parts: Iterable[PartitionCounts]) -> GranuleCounts:
         """Return the columns of ``parts``."""
-        given = tuple(parts)
+        partitions = tuple(parts)
         return cls(
-            partitions=tuple(part.partition for part in given),
-            sizes=tuple(len(part.granules) for part in given),
-            granules=tuple(chain.from_iterable(map(_steps, (part.granules for part in given)))),
-            rows=tuple(chain.from_iterable(part.counts for part in given)),
-            future_rows=tuple(part.future_rows for part in given),
+            partitions=tuple(part.partition for part in partitions),
+            sizes=tuple(len(part.granules) for part in partitions),
+            granules=tuple(chain.from_iterable(map(_steps, (part.granules for part in partitions)))),
+            rows=tuple(chain.from_iterable(part.counts for part in partitions)),
+            future_rows=tuple(part.future_rows for part in partitions),
         )
 
     def by_partition(self) -> tuple[PartitionCounts, ...]:

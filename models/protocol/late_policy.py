@@ -40,16 +40,16 @@ REVISED = LateTreatment(in_force="revise", choices=("revise",))
 """That of a call with ``late=revise(...)``."""
 
 
-def why_not_followed(policy: LatePolicy | None, said: LateTreatment | None) -> str | None:
+def why_not_followed(policy: LatePolicy | None, treatment: LateTreatment | None) -> str | None:
     """Return why a job cannot do what its policy says, and what to do; None when it can.
 
     Args:
         policy: what the policy says; None for what the job's call says.
-        said: what the job acknowledged; None before it did.
+        treatment: what the job acknowledged; None before it did.
     """
-    if policy is None or said is None or policy in said.choices:
+    if policy is None or treatment is None or policy in treatment.choices:
         return None
-    if "revise" in said.choices:
+    if "revise" in treatment.choices:
         why = "the job's call has late=revise(...), which is part of the plan and which no policy can change"
     else:
         why = (
@@ -59,13 +59,13 @@ def why_not_followed(policy: LatePolicy | None, said: LateTreatment | None) -> s
     return f"the policy says {policy}, and {why}"
 
 
-def late_text(policy: LatePolicy | None, said: LateTreatment | None) -> str:
+def late_text(policy: LatePolicy | None, treatment: LateTreatment | None) -> str:
     """Return what becomes of late rows, and by whose word; arguments as for ``why_not_followed``."""
-    now = None if said is None else said.in_force
+    now = None if treatment is None else treatment.in_force
     if policy is None:
         return "not known" if now is None else f"{now}, by the job's call"
     if now == policy:
         return f"{now}, by the policy"
-    can = why_not_followed(policy, said) is None
+    can = why_not_followed(policy, treatment) is None
     what = "the job has not acknowledged yet" if can else "the job cannot follow"
     return f"{now or 'not known'}; the policy says {policy}, which {what}"

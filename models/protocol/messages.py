@@ -332,21 +332,21 @@ def read_bound_answer(value: object) -> BoundAnswer:
     """
     answer = read_object(BoundAnswer, value)
     envelope = answer.envelope
-    given = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
-    numbers = [answer.generation, *(number for number in given if number is not None)]
+    limits = [answer.bound_ms, *(asdict(envelope).values() if envelope else ())]
+    numbers = [answer.generation, *(number for number in limits if number is not None)]
     usable = all(type(number) is int and 0 <= number <= MAX_COUNT for number in numbers)
     # Nobody has checked them.
     mode, pin = cast("object", answer.mode), cast("object", answer.pin)
     if not usable or not isinstance(mode, str) or not isinstance(pin, str | None):
         raise ValueError(f"not a usable bound: {value}")
-    said = []
+    notes = []
     if mode not in get_args(Mode):
-        said.append(f"mode {mode!r} is of a later release: the job keeps its own bound")
+        notes.append(f"mode {mode!r} is of a later release: the job keeps its own bound")
         answer = replace(answer, mode="Off", bound_ms=None, envelope=None)
     if pin not in {None, *get_args(Pin)}:
-        said.append(f"pin {pin!r} is of a later release: the job is held to its ceiling, or its own bound")
+        notes.append(f"pin {pin!r} is of a later release: the job is held to its ceiling, or its own bound")
         answer = replace(answer, pin="Ceiling")
-    return replace(answer, reason="; ".join(said)) if said else answer
+    return replace(answer, reason="; ".join(notes)) if notes else answer
 
 
 def to_json_object(value: Report | Acknowledgement | BoundAnswer) -> dict[str, Any]:

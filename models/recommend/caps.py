@@ -36,8 +36,8 @@ def latency_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
     text = latency.text(exact=abs(latency.mean_us - cap_ms * 1_000) < cap_ms * 10)
     above = latency.is_above(cap_ms * 1_000)
     if above:
-        found = f"{format_duration(bound_ms * 1_000)} has a mean latency of {text}, above the cap of {cap}"
-        return _resolved("latency", inputs, bound_ms, found)
+        conflict = f"{format_duration(bound_ms * 1_000)} has a mean latency of {text}, above the cap of {cap}"
+        return _resolved("latency", inputs, bound_ms, conflict)
     reason = f"the mean latency is {text}"
     if above is None and wall is not None:
         reason += f", and too many windows are still open to compare it with the cap of {cap}"
@@ -57,8 +57,8 @@ def state_cap(inputs: Inputs, bound_ms: int) -> DecisionStep:
     state = f"about {plural(rows, 'row')} of state"
     if rows <= cap:
         return DecisionStep(StepKind.STATE_CAP, bound_ms, f"{state}, the cap is {cap:,}")
-    found = f"{format_duration(bound_ms * 1_000)} would hold {state}, above the cap of {cap:,}"
-    return _resolved("state", inputs, bound_ms, found)
+    conflict = f"{format_duration(bound_ms * 1_000)} would hold {state}, above the cap of {cap:,}"
+    return _resolved("state", inputs, bound_ms, conflict)
 
 
 def cap_exceeded(inputs: Inputs, bound_ms: int) -> Cap | None:
@@ -88,16 +88,16 @@ def _state_rows(inputs: Inputs, bound_ms: int) -> int | None:
     return None if inputs.situation is None else state_at(inputs.situation, bound_ms * 1_000)[0]
 
 
-def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionStep:
+def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, conflict: str) -> DecisionStep:
     """Return the step of a bound above a cap, as the SLO resolves the conflict."""
     on_conflict = inputs.slo.on_conflict
     left_ms: int | None = bound_ms
     if on_conflict == _EXCEED[cap]:
-        reason = f"{found}, which the SLO allows"
+        reason = f"{conflict}, which the SLO allows"
     elif on_conflict == "miss_target":
         widest_ms = _widest(bound_ms, lambda shorter_ms: _is_within(cap, inputs, shorter_ms))
         left_ms = widest_ms or 0
-        reason = f"{found}; the target is missed, as the SLO says: "
+        reason = f"{conflict}; the target is missed, as the SLO says: "
         if widest_ms is None:
             reason += "even a bound of 0 is above the cap"
         else:
@@ -109,7 +109,7 @@ def _resolved(cap: Cap, inputs: Inputs, bound_ms: int, found: str) -> DecisionSt
         says = (
             "does not say which gives way" if gives_way is None else f"lets only the {gives_way} cap give way"
         )
-        reason = f"{found}, and the SLO {says}: {inputs.bound_name} is held"
+        reason = f"{conflict}, and the SLO {says}: {inputs.bound_name} is held"
     return DecisionStep(_KIND[cap], left_ms, reason, Conflict(cap, bound_ms))
 
 

@@ -76,8 +76,8 @@ def rows_that_certify(target_ppm: int, confidence: float, rows_per_event: float)
 
 def counted(rows: int, rows_per_event: float) -> str:
     """Return how many rows there are, and as how many independent events they count where those are fewer."""
-    found, events = plural(rows, "row"), int(round(rows / rows_per_event, 6))
-    return found if events >= rows else f"{found} (as {plural(events, 'independent event')})"
+    counted_rows, events = plural(rows, "row"), int(round(rows / rows_per_event, 6))
+    return counted_rows if events >= rows else f"{counted_rows} (as {plural(events, 'independent event')})"
 
 
 def choose_bound(

@@ -99,7 +99,7 @@ def other_sides(inputs: Inputs, bound_ms: int) -> DecisionStep:
         reason = "every side reported every batch, and no other side has less than the join needs of it"
         return DecisionStep(kind, bound_ms, reason)
     has, needs = (
-        format_duration((each or 0) * 1_000) for each in (join.least_ms[other], join.bounds.bounds_ms[other])
+        format_duration((ms or 0) * 1_000) for ms in (join.least_ms[other], join.bounds.bounds_ms[other])
     )
     reason = f"{join.slo.streams[other]} has {has}, and the join needs {needs} of it"
     return not_narrowed(kind, inputs, bound_ms, reason)

@@ -84,8 +84,8 @@ def choose_joint_bounds(needs: JointNeeds, target_ppm: int, confidence_ppm: int)
         return None
     common_ms = candidates[at]
     common = (common_ms,) * sides
-    found = [slo.lowered(bound_ms) for bound_ms in _common_bounds(common_ms, candidates[-1])]
-    best = min(found, key=needs.watermark_lag_ms)
+    lowered = [slo.lowered(bound_ms) for bound_ms in _common_bounds(common_ms, candidates[-1])]
+    best = min(lowered, key=needs.watermark_lag_ms)
     return JointBounds(best if _saves(needs, best, common) else common, common_ms)
 
 
@@ -109,16 +109,16 @@ def estimated_common_ms(needs: JointNeeds, target_ppm: int) -> int | None:
 
 def _common_candidates(needs: JointNeeds) -> list[int]:
     """Return the common bounds at which another row is admitted, ascending; the last one admits all."""
-    found: list[int] = np.unique(np.maximum(needs.needs_ms.min(axis=1), 0)).tolist()
-    return found
+    candidates: list[int] = np.unique(np.maximum(needs.needs_ms.min(axis=1), 0)).tolist()
+    return candidates
 
 
 def bounds_to_use(
-    needs: JointNeeds, chosen: JointBounds | None, target_ppm: int, confidence_ppm: int, *, due: bool
+    needs: JointNeeds, chosen: JointBounds | None, target_ppm: int, confidence_ppm: int, *, choose_anew: bool
 ) -> JointBounds | None:
     """Return bounds as ``choose_joint_bounds`` does, but those that were chosen before while they still do.
 
-    While they meet the SLO they stay until a choice is ``due``, and then too unless other bounds save enough of the
+    While they meet the SLO they stay unless ``choose_anew``, and then too unless other bounds save enough of the
     watermark's lag: two choices that are nearly alike must not take turns.
 
     Args:
@@ -126,12 +126,12 @@ def bounds_to_use(
         chosen: the bounds chosen before; None without any.
         target_ppm: share of the pairs to come out, in parts per million.
         confidence_ppm: confidence with which it is certified, in parts per million.
-        due: whether to choose anew although they still meet the SLO.
+        choose_anew: whether to choose anew although they still meet the SLO.
     """
     if chosen is None or not _Slo(needs, target_ppm, confidence_ppm).holds(chosen.bounds_ms):
         return choose_joint_bounds(needs, target_ppm, confidence_ppm)
-    found = choose_joint_bounds(needs, target_ppm, confidence_ppm) if due else None
-    return chosen if found is None or not _saves(needs, found.bounds_ms, chosen.bounds_ms) else found
+    anew = choose_joint_bounds(needs, target_ppm, confidence_ppm) if choose_anew else None
+    return chosen if anew is None or not _saves(needs, anew.bounds_ms, chosen.bounds_ms) else anew
 
 
 def _saves(needs: JointNeeds, bounds_ms: Sequence[int], beside_ms: Sequence[int]) -> bool:
@@ -188,8 +188,8 @@ class _Slo:
         """
         sides = len(self._rows)
         orders = [[*range(first, sides), *range(first)] for first in range(sides)]
-        found = [self._lowered_in(order, [common_ms] * sides) for order in orders]
-        return min(found, key=self._needs.watermark_lag_ms)
+        bounds = [self._lowered_in(order, [common_ms] * sides) for order in orders]
+        return min(bounds, key=self._needs.watermark_lag_ms)
 
     def _lowered_in(self, order: Sequence[int], bounds_ms: list[int]) -> tuple[int, ...]:
         for side in order:
@@ -273,9 +273,9 @@ def lost_ppm(sides: Iterable[tuple[int, int, int]]) -> tuple[int, int] | None:
     If the rows of a side have equally many partners, a pair is lost at least where the side that loses most loses it,
     and at most the sides' shares add up.
     """
-    known = list(sides)
-    if not known or not all(rows for rows, _, _ in known):
+    known_sides = list(sides)
+    if not known_sides or not all(rows for rows, _, _ in known_sides):
         return None
-    least = max(Fraction(late_min, rows) for rows, late_min, _ in known)
-    most = sum((Fraction(late_max, rows) for rows, _, late_max in known), Fraction())
+    least = max(Fraction(late_min, rows) for rows, late_min, _ in known_sides)
+    most = sum((Fraction(late_max, rows) for rows, _, late_max in known_sides), Fraction())
     return floor(least * PPM), min(ceil(most * PPM), PPM)

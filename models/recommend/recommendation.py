@@ -139,7 +139,7 @@ def _way_out(inputs: Inputs, rows_per_event: float) -> str:
     if 2 * seen_us < inputs.horizon_ms * 1_000:
         return f"{over}, of which {format_about(seen_us)} has been reported: more rows are to come"
     events_per_ms = evidence.rows / rows_per_event / inputs.horizon_ms
-    longer_ms = next((each for each in HORIZONS_MS if events_per_ms * each >= slo.events_needed), None)
+    longer_ms = next((ms for ms in HORIZONS_MS if events_per_ms * ms >= slo.events_needed), None)
     if longer_ms is None:
         longest = format_duration(HORIZONS_MS[-1] * 1_000)
         return f"{over}, and even {longest} would have too few: lower the target or the confidence"
@@ -188,15 +188,15 @@ def _limits(inputs: Inputs, bound_ms: int) -> DecisionStep:
     min_ms, max_ms = inputs.policy.min_bound_ms, inputs.policy.max_bound_ms
     widest_ms, why = _widest_unasked(inputs) if max_ms is None else (max_ms, "")
     limited = min(max(bound_ms, min_ms), widest_ms)
-    found = format_duration(limited * 1_000)
+    limit = format_duration(limited * 1_000)
     if limited == bound_ms:
         reason = "within the policy's limits"
     elif limited > bound_ms:
-        reason = f"limited by the policy: the minimum bound is {found}"
+        reason = f"limited by the policy: the minimum bound is {limit}"
     elif max_ms is not None:
-        reason = f"limited by the policy: the maximum bound is {found}"
+        reason = f"limited by the policy: the maximum bound is {limit}"
     else:
-        reason = f"limited to {found}, {why}: set max_bound_ms to allow more"
+        reason = f"limited to {limit}, {why}: set max_bound_ms to allow more"
     return DecisionStep(StepKind.LIMITS, limited, reason)
 
 

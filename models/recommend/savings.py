@@ -49,11 +49,11 @@ class Interval:
         """Return the limits of the difference to one that is known to be less, or more, whatever both are."""
         if UNKNOWN in (self, other):
             return UNKNOWN
-        found = self - other
-        least = max(found.min or 0, 0) if less else found.min
-        most = found.max if less else min(found.max or 0, 0)
+        saved = self - other
+        least = max(saved.min or 0, 0) if less else saved.min
+        most = saved.max if less else min(saved.max or 0, 0)
         # Means over different windows may contradict it.
-        return found if least is not None and most is not None and least > most else Interval(least, most)
+        return saved if least is not None and most is not None and least > most else Interval(least, most)
 
 
 UNKNOWN = Interval()
@@ -87,14 +87,14 @@ class Figures:
 
     def saved_to(self, other: Figures, *, narrower: bool) -> Figures:
         """Return the difference to those of a bound that is narrower, or wider: late rows alone grow as it narrows."""
-        found = {}
-        for each in fields(Figures):
-            was, will = getattr(self, each.name), getattr(other, each.name)
-            found[each.name] = was.saved_to(will, less=narrower != (each.name == "late_rows"))
-        return Figures(**found)
+        savings = {}
+        for figure in fields(Figures):
+            was, will = getattr(self, figure.name), getattr(other, figure.name)
+            savings[figure.name] = was.saved_to(will, less=narrower != (figure.name == "late_rows"))
+        return Figures(**savings)
 
 
-NOTHING = Figures(**{each.name: ZERO for each in fields(Figures)})
+NOTHING = Figures(**{figure.name: ZERO for figure in fields(Figures)})
 """What a bound saves that is in force already."""
 
 
@@ -172,11 +172,11 @@ def total_of(name: str, streams: Iterable[Savings]) -> Total:
             much adds up to what is at least so much.
     """
     count, now, recommended, saved = 0, ZERO, ZERO, ZERO
-    for each in streams:
-        difference = each.saved
-        if each.now is None or each.recommended is None or difference is None:
+    for stream in streams:
+        difference = stream.saved
+        if stream.now is None or stream.recommended is None or difference is None:
             continue
-        was, will = getattr(each.now, name), getattr(each.recommended, name)
+        was, will = getattr(stream.now, name), getattr(stream.recommended, name)
         if UNKNOWN in (was, will):
             continue
         count += 1

@@ -82,11 +82,11 @@ def explained(steps: Sequence[DecisionStep]) -> str:
 
 def deciding_step(steps: Sequence[DecisionStep]) -> DecisionStep:
     """Return the step that decides the bound: the last one that made it another, other than by rounding it."""
-    found = steps[0]
+    deciding = steps[0]
     for before, step in pairwise(steps):
         if step.bound_ms != before.bound_ms and step.kind is not StepKind.ROUND_UP:
-            found = step
-    return found
+            deciding = step
+    return deciding
 
 
 def because(steps: Sequence[DecisionStep]) -> str:

@@ -113,7 +113,7 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
     if situation.join is not None and situation.join.bounds is not None:
         admission = _beside_others(situation.join, admission, situation, bound_us)
     point, wall = admission.point, admission.point.latency_wall
-    found = Transition(
+    transition = Transition(
         kind=kind,
         from_bound_ms=situation.bound_us // 1_000,
         bound_ms=bound_us // 1_000,
@@ -136,7 +136,7 @@ def transition_to(situation: Situation, bound_us: int, *, share_below: float | N
         latency_unknown=point.latency_unknown,
         text="",
     )
-    return replace(found, text=_text(situation, found, point))
+    return replace(transition, text=_text(situation, transition, point))
 
 
 def _ms(time_us: float | None) -> int | None:
@@ -263,7 +263,7 @@ def _text(situation: Situation, transition: Transition, point: CurvePoint) -> st
     else:
         verb = "widening" if transition.kind == "widen" else "narrowing"
         before, after = (
-            format_duration(each * 1_000) for each in (transition.from_bound_ms, transition.bound_ms)
+            format_duration(bound_ms * 1_000) for bound_ms in (transition.from_bound_ms, transition.bound_ms)
         )
         parts = [f"{verb} from {before} to {after} {_moves(transition)}"]
     if transition.windows_closing and transition.kind == "narrow":

@@ -45,7 +45,7 @@ class SpecField:
     @property
     def words(self) -> str:
         """Its name without the unit, in words."""
-        suffix = next((each for each in _SUFFIXES if self.name.endswith(each)), "")
+        suffix = next((ending for ending in _SUFFIXES if self.name.endswith(ending)), "")
         return self.name.removesuffix(suffix).replace("_", " ")
 
     @property
@@ -53,8 +53,8 @@ class SpecField:
         """What it is, with its unit in the API."""
         null = f"null: {self.shown.none}" if self.shown.none else "null for none"
         notes = [*_UNITS.get(self.unit, ()), *([null] if self.nullable else ())]
-        said = "; ".join(notes)
-        return f"{self.shown.help}." + (f" {said[0].upper()}{said[1:]}." if notes else "")
+        text = "; ".join(notes)
+        return f"{self.shown.help}." + (f" {text[0].upper()}{text[1:]}." if notes else "")
 
     @property
     def label(self) -> str:
@@ -94,7 +94,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
     if get_origin(hint) is Annotated:
         return _alternatives(get_args(hint)[0])
     if get_origin(hint) in {Union, UnionType}:
-        return tuple(each for part in get_args(hint) for each in _alternatives(part))
+        return tuple(kind for part in get_args(hint) for kind in _alternatives(part))
     return (hint,)
 
 

@@ -137,14 +137,14 @@ class JoinedQuery:
 
 def judge_joins(query: JoinedQuery) -> list[Finding]:
     """Return what is to be said about a query's joins, the worst first."""
-    found = [
+    findings = [
         finding for number, join in enumerate(query.joins, 1) for finding in _of_join(query, number, join)
     ]
     if query.refused is not None:
-        found.append(refused_start(query.refused, query.joins))
+        findings.append(refused_start(query.refused, query.joins))
     elif query.starts and query.watermarks > 1:
-        found.append(_POLICY_MAX if query.policy == "max" else _SILENT_SIDE)
-    return worst_first(found)
+        findings.append(_POLICY_MAX if query.policy == "max" else _SILENT_SIDE)
+    return worst_first(findings)
 
 
 def _of_join(query: JoinedQuery, number: int, join: StreamJoin) -> Iterator[Finding]:
@@ -215,8 +215,8 @@ def _instead_of_first_batch(join: StreamJoin) -> str:
 
 def _cure(join: StreamJoin, side: Side) -> str:
     """Return what makes Spark evict the rows of a side."""
-    missing = [each for each in (side, _other(side)) if join.side(each).watermark_column is None]
-    parts = [f'call withWatermark("<event time>", "<delay>") on the {each} input' for each in missing]
+    missing = [one for one in (side, _other(side)) if join.side(one).watermark_column is None]
+    parts = [f'call withWatermark("<event time>", "<delay>") on the {one} input' for one in missing]
     # Without this side's own watermark Spark reads a range by the other's, so one that it read bounds this side.
     if not (missing == [side] and join.ranges):
         verb = "see that the join's condition has" if missing else "add to the join's condition"

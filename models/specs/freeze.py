@@ -22,10 +22,10 @@ def parse_freeze(text: str) -> dict[str, Any]:
     Raises:
         ValueError: when it is not a freeze window.
     """
-    found = _WINDOW.fullmatch(text.strip())
-    if found is None:
+    match = _WINDOW.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text!r}: expected something like 'Mon-Fri 08:00-18:00', 'Sat' or 'daily'")
-    days, *times = found.groups()
+    days, *times = match.groups()
     window: dict[str, Any] = {"days": _days(days, text)}
     if times[0] is not None:
         hours = [int(number) for number in times]
@@ -49,15 +49,15 @@ def format_freeze(window: Mapping[str, Any]) -> str:
 def _days(text: str, whole: str) -> list[Day]:
     if text.lower() == "daily":
         return [*DAYS]
-    found: list[Day] = []
+    days: list[Day] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         begin, end = _day(first, whole), _day(last if dash else first, whole)
         # Fri-Mon spans the weekend.
-        found += [DAYS[(begin + step) % 7] for step in range((end - begin) % 7 + 1)]
-    if len(set(found)) != len(found):
+        days += [DAYS[(begin + step) % 7] for step in range((end - begin) % 7 + 1)]
+    if len(set(days)) != len(days):
         raise ValueError(f"{whole!r}: name each day once")
-    return found
+    return days
 
 
 def _day(name: str, whole: str) -> int:

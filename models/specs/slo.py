@@ -278,7 +278,7 @@ class Policy:
     def __post_init__(self) -> None:
         """Reject contradictions."""
         if self.max_bound_ms is not None and self.max_bound_ms < self.min_bound_ms:
-            most, least = (format_duration(each * 1_000) for each in (self.max_bound_ms, self.min_bound_ms))
+            most, least = (format_duration(ms * 1_000) for ms in (self.max_bound_ms, self.min_bound_ms))
             raise ValueError(f"max_bound_ms, {most}, is below min_bound_ms, {least}")
         if len(set(self.directions)) != len(self.directions):
             raise ValueError(f"directions {', '.join(self.directions)}: each is named once")

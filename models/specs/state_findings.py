@@ -69,11 +69,15 @@ def judge_state(operators: Sequence[StatefulOperator], event_times: Sequence[str
         operators: a query's stateful operators, upstream ones first.
         event_times: its columns with a watermark.
     """
-    found = [each.never_forgets for each in operators if each.never_forgets and each.rule.operator != "join"]
+    findings = [
+        finding
+        for operator in operators
+        if operator.rule.operator != "join" and (finding := operator.never_forgets) is not None
+    ]
     kept, name = (operators[0].rule.kept, operators[0].name) if operators else (None, "")
-    effective = any(each.rule.late_by or each.rule.follows_bound for each in operators)
+    effective = any(operator.rule.late_by or operator.rule.follows_bound for operator in operators)
     if event_times and not effective and kept in _NO_EFFECT:
         why, instead = _NO_EFFECT[kept]
         text = f"the watermark on {', '.join(event_times)} has no effect: {why.format(name)}"
-        found.append(Finding("warning", "watermark_without_effect", text, instead))
-    return found
+        findings.append(Finding("warning", "watermark_without_effect", text, instead))
+    return findings

@@ -103,25 +103,25 @@ class Written:
     """By what was written, why it cannot be read."""
 
 
-def in_words(kind: type[Any], given: Mapping[str, Any]) -> Written:
+def in_words(kind: type[Any], fields: Mapping[str, Any]) -> Written:
     """Return fields, of which some may be in words, in the terms of the interface."""
     by_words = {name_in_words(one): one for one in spec_fields(kind) if one.unit in READ}
-    found = Written({})
-    for name, value in given.items():
+    terms = Written({})
+    for name, value in fields.items():
         one = by_words.get(name)
         try:
             if name == "freeze_windows" and isinstance(value, list):
-                found.fields[name] = [parse_freeze(each) if isinstance(each, str) else each for each in value]
+                terms.fields[name] = [parse_freeze(text) if isinstance(text, str) else text for text in value]
             elif one is None or one.name == name:
-                found.fields[name] = value
-            elif one.name in given:
-                found.problems[name] = f"{one.name} says the same; leave one out"
+                terms.fields[name] = value
+            elif one.name in fields:
+                terms.problems[name] = f"{one.name} says the same; leave one out"
             else:
-                found.names[one.name] = name
-                found.fields[one.name] = None if value is None else _read(one, value)
+                terms.names[one.name] = name
+                terms.fields[one.name] = None if value is None else _read(one, value)
         except ValueError as error:
-            found.problems[name] = str(error)
-    return found
+            terms.problems[name] = str(error)
+    return terms
 
 
 def _read(one: SpecField, value: Any) -> int | None:

@@ -67,8 +67,8 @@ class KeptNames:
         self._names: dict[str, list[str]] = {}
         try:
             text = None if checkpoint is None else HadoopFiles(spark, checkpoint).read(FILE)
-            found = {} if text is None else json.loads(text)
-            self._names = {str(read): [str(job), str(stream)] for read, (job, stream) in found.items()}
+            kept = {} if text is None else json.loads(text)
+            self._names = {str(read): [str(job), str(stream)] for read, (job, stream) in kept.items()}
         except (Py4JError, ValueError, TypeError, AttributeError) as error:
             _log.warning("the names of streams in %s cannot be read: %s", checkpoint, error)
 
@@ -118,12 +118,12 @@ def stream_name(place: str, sources: Iterable[str], column: str, taken: Collecti
     read = "+".join(dict.fromkeys(filter(None, map(_part, sources)))) or "source"
     name = fitting(".".join(filter(None, (place, _part(read), _part(column)))))
     numbered = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 2))]
-    return next(each for each in numbered if each not in taken)
+    return next(candidate for candidate in numbered if candidate not in taken)
 
 
 def sources_of(plan: Any) -> list[str]:
     """Return what the sources of a streaming plan read."""
-    return [found for leaf in items(plan.collectLeaves()) if (found := _source(leaf)) is not None]
+    return [source for leaf in items(plan.collectLeaves()) if (source := _source(leaf)) is not None]
 
 
 def _source(leaf: Any) -> str | None:
@@ -132,16 +132,16 @@ def _source(leaf: Any) -> str | None:
     if kind == "StreamingRelationV2":
         if leaf.identifier().isDefined():
             return str(leaf.identifier().get().name())
-        given = leaf.extraOptions().asCaseSensitiveMap()
+        options = leaf.extraOptions().asCaseSensitiveMap()
         # A table has a name of its own for some sources alone; Kafka's options are the user's.
-        return _read({str(key).lower(): str(given[key]) for key in given}) or str(leaf.sourceName())
+        return _read({str(key).lower(): str(options[key]) for key in options}) or str(leaf.sourceName())
     if kind == "StreamingRelation":
         source = leaf.dataSource()
         if source.catalogTable().isDefined():
             return str(source.catalogTable().get().identifier().table())
-        given = source.options()
-        found = {key: str(given.apply(key)) for key in _READS if given.contains(key)}
-        return _read(found) or str(leaf.sourceName())
+        options = source.options()
+        reads = {key: str(options.apply(key)) for key in _READS if options.contains(key)}
+        return _read(reads) or str(leaf.sourceName())
     return None
 
 

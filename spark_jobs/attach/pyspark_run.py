@@ -137,7 +137,7 @@ def _watched(start: Callable[..., Any]) -> Callable[..., Any]:
     return begin
 
 
-def _with_taps(writer: Any, given: dict[str, Any]) -> Any:
+def _with_taps(writer: Any, options: dict[str, Any]) -> Any:
     """Return a writer that writes the same with tap and bound; None where nothing is to be watched."""
     from tidemark.spark_jobs.attach.rewriting import rewritten  # noqa: PLC0415 - a program may have no PySpark
     from tidemark.spark_jobs.attach.watermark import adapted  # noqa: PLC0415 - as above
@@ -148,7 +148,7 @@ def _with_taps(writer: Any, given: dict[str, Any]) -> Any:
         _say(f"{_URL} is not set, so nothing is watched")
         return None
     calls = writer.__dict__.get(_CALLS, [])
-    query, taken = _query_of(df, calls, given), _Names()
+    query, taken = _query_of(df, calls, options), _Names()
 
     def context(key: str, default: str | None) -> str | None:
         return (
@@ -201,20 +201,20 @@ class _Query:
 def _query_of(
     df: Any,
     calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]],
-    given: dict[str, Any],
+    of_start: dict[str, Any],
 ) -> _Query:
     """Return a query by what was said of it, as ``DataStreamWriter`` reads that."""
     name, options = None, {}
     for method, args, kwargs in calls:
-        said = [*args, *kwargs.values()]
+        values = [*args, *kwargs.values()]
         if method.__name__ == "queryName":
-            name = said[0]
+            name = values[0]
         elif method.__name__ == "option":
-            options[str(said[0]).lower()] = said[1]
+            options[str(values[0]).lower()] = values[1]
         elif method.__name__ == "options":
             options |= {key.lower(): value for key, value in kwargs.items()}
-    options |= {key.lower(): value for key, value in given.items()}
-    name = given.get("queryName") or name
+    options |= {key.lower(): value for key, value in of_start.items()}
+    name = of_start.get("queryName") or name
     checkpoint = options.get(_CHECKPOINT)
     folder = df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
     if checkpoint is None and folder and name:

@@ -56,9 +56,9 @@ class _Rewriting:
         made = node
         # One that has a tap is of a call of adaptive_watermark.
         if node.nodeName() == _WATERMARK and not _is_tapped(node.child()):
-            found = self._replacement(node)
-            if found is not None:
-                made = with_ids(node, found)
+            tapped = self._replacement(node)
+            if tapped is not None:
+                made = with_ids(node, tapped)
                 self.replaced += 1
         elif self._carried:
             made = node.transformExpressions(_Function(self._brought_up_to_date))

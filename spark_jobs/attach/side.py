@@ -68,16 +68,16 @@ class Driver:
             if key not in self._sessions:
                 self._forget_idle(now - _IDLE_S)
                 self._sessions[key] = _Session(SparkSession(self._context, jsparkSession=java_session))
-            found = self._sessions[key]
-            found.asked = now
-            listener_of(found.spark, self._listen)
-            return found.spark
+            session = self._sessions[key]
+            session.asked = now
+            listener_of(session.spark, self._listen)
+            return session.spark
 
     def _forget_idle(self, before: float) -> None:
         """Forget the sessions that have no query any more: a Connect server has a new one for each client."""
-        for key, each in list(self._sessions.items()):
-            spark = each.spark
-            if each.asked < before and not spark.streams.active and listener_of(spark).wait_for_ended_runs(0):
+        for key, session in list(self._sessions.items()):
+            spark, asked = session.spark, session.asked
+            if asked < before and not spark.streams.active and listener_of(spark).wait_for_ended_runs(0):
                 del self._sessions[key]
                 forget_listener(spark)
                 self._side.forget(spark._jsparkSession)  # noqa: SLF001 - Spark's own session

@@ -130,12 +130,14 @@ class ConnectQuery(RunningQuery):
             last = None if self._query is None else self._query.lastProgress
             if last is None or last.batchId <= than_batch:
                 return []
-            found = self._query.recentProgress
+            recent = self._query.recentProgress
         except Exception as error:  # noqa: BLE001 - as above
             _log.warning("query %s: its progress cannot be read: %s", self.query_id, _first_line(error))
             return []
         return [
-            _with_rows(each) for each in found if each.batchId > than_batch and "addBatch" in each.durationMs
+            _with_rows(batch)
+            for batch in recent
+            if batch.batchId > than_batch and "addBatch" in batch.durationMs
         ]
 
     def _explain(self) -> Explained | None:
@@ -188,8 +190,8 @@ def listen_again(spark: SparkSession, listener: StreamingQueryListener) -> None:
         listeners = dict.fromkeys([*bus._listener_bus, listener])  # noqa: SLF001 - as above
         bus._listener_bus.clear()  # noqa: SLF001 - as above
         bus._execution_thread = None  # noqa: SLF001 - as above
-    for each in listeners:
-        spark.streams.addListener(each)
+    for silent in listeners:
+        spark.streams.addListener(silent)
 
 
 def end_events(spark: SparkSession) -> None:
@@ -220,7 +222,7 @@ def read_explained(text: str) -> Explained | None:
     state = _STATE.search(text)
     if state is None:
         return None
-    modes = {_OUTPUT_MODES[found] for found in _MODE.findall(text)}
+    modes = {_OUTPUT_MODES[mode] for mode in _MODE.findall(text)}
     # A query has one mode, and Spark has complete mode for aggregates alone.
     return Explained(state["checkpoint"], modes.pop() if modes else "append", dict(_changed(text)))
 
@@ -239,7 +241,7 @@ def _changed(text: str) -> Iterator[tuple[str, str]]:
         if kind == "CollectMetrics" and tap is not None:
             stateful = max((i for i, (_, _, of) in enumerate(above) if _STATE.search(of)), default=-1)
             between = above[stateful + 1 :] if stateful >= 0 else []
-            what = next((WORDS.get(each, each) for _, each, of in between if _changes(each, of)), None)
+            what = next((WORDS.get(name, name) for _, name, of in between if _changes(name, of)), None)
             if what is not None:
                 yield tap["name"], what
         above.append((depth, kind, rest))
@@ -249,4 +251,4 @@ def _changes(kind: str, rest: str) -> bool:
     if kind != "Filter":
         return kind not in _PASSING
     conditions = (condition.strip("() ") for condition in rest.split(" AND "))
-    return not all(_HARMLESS.fullmatch(f"{each})" if "(" in each else each) for each in conditions)
+    return not all(_HARMLESS.fullmatch(f"{part})" if "(" in part else part) for part in conditions)

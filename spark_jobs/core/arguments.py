@@ -188,7 +188,7 @@ RULES: Mapping[str, Rule] = {
     ).or_none(),
     "options": Rule(
         "a mapping of texts to texts",
-        lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in value),
+        lambda value: isinstance(value, Mapping) and all(isinstance(item, str) for item in value),
     ).or_none(),
     "parse": function("the function that makes rows of the source's columns"),
     "patience_s": _SECONDS,
@@ -219,18 +219,18 @@ def checked(**more: Rule) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
 
     def decorate(call: Callable[_P, _R]) -> Callable[_P, _R]:
         signature = inspect.signature(call)
-        known = {**RULES, **more}
-        rules = {name: known[name] for name in signature.parameters if name != "self"}
+        all_rules = {**RULES, **more}
+        rules = {name: all_rules[name] for name in signature.parameters if name != "self"}
 
         @functools.wraps(call)
         def check_and_call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             try:
-                given = signature.bind(*args, **kwargs).arguments
+                arguments = signature.bind(*args, **kwargs).arguments
             except TypeError:  # the call says so itself, with its name
                 return call(*args, **kwargs)
             for name, rule in rules.items():
-                if name in given:
-                    rule.check(name, given[name])
+                if name in arguments:
+                    rule.check(name, arguments[name])
             return call(*args, **kwargs)
 
         return check_and_call

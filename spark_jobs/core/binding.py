@@ -74,11 +74,11 @@ class Extension:
         self,
         run: QueryRun,  # noqa: ARG002 - as above
         metric: str,  # noqa: ARG002
-        found: Acknowledgement,
+        acknowledgement: Acknowledgement,
         batch_id: int,  # noqa: ARG002
     ) -> Acknowledgement:
-        """Return what a stream acknowledges with a batch, whose bound at the start ``found`` has."""
-        return found
+        """Return what a stream acknowledges with a batch, whose bound at the start ``acknowledgement`` has."""
+        return acknowledgement
 
     def reported(self, run: QueryRun, metric: str, report: Report, batch: Batch) -> Report:  # noqa: ARG002 - as above
         """Return what is reported of a stream's batch."""
@@ -181,8 +181,8 @@ class QueryRun:
     @property
     def extensions(self) -> list[Extension]:
         """What takes part in it, each once."""
-        every = (each for binding in self.bindings.values() for each in binding.extensions)
-        return list({id(each): each for each in every}.values())
+        every = (extension for binding in self.bindings.values() for extension in binding.extensions)
+        return list({id(extension): extension for extension in every}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,9 +225,9 @@ class ControllerClient:
         which = f"missing?query_id={quote(query_id, safe='')}&from_batch={from_batch}"
         response = self._send("GET", job, stream, which)
         try:
-            found = _object_in(response)
-            ranges = [(int(each["first"]), int(each["last"])) for each in found["missing"]]
-            late = found["late"]
+            answer = _object_in(response)
+            ranges = [(int(gap["first"]), int(gap["last"])) for gap in answer["missing"]]
+            late = answer["late"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._unreadable(error) from None
         # What a newer release can say besides is not known here.
@@ -245,14 +245,14 @@ class ControllerClient:
         )
         response = self._send("GET", job, stream, which, more_s=_PAGE_S, max_bytes=_MAX_PAGE_BYTES)
         try:
-            found = _object_in(response)
-            sent, next_cursor = list(found["reports"]), found.get("next_cursor")
+            page = _object_in(response)
+            sent, next_cursor = list(page["reports"]), page.get("next_cursor")
         except (ValueError, KeyError, TypeError) as error:
             raise self._unreadable(error) from None
         reports = []
-        for each in sent:
+        for body in sent:
             with suppress(ValueError):
-                reports.append(read_report(each))
+                reports.append(read_report(body))
         return reports, next_cursor
 
     def close(self) -> None:
@@ -307,11 +307,11 @@ class ControllerClient:
 
     def _raise_unless_good(self, response: httpx.Response, named: str | None) -> None:
         """Raise unless the answer is good: to a body of the SHA-256 ``named``, or where none was sent."""
-        status, said = response.status_code, _object_in(response)
-        is_named = named is not None and said.get("body_sha256") == named
+        status, answer = response.status_code, _object_in(response)
+        is_named = named is not None and answer.get("body_sha256") == named
         if response.is_success and (named is None or is_named):
             return
-        reason = f"{self.url}: {status} {_detail(said) or response.reason_phrase}"
+        reason = f"{self.url}: {status} {_detail(answer) or response.reason_phrase}"
         if response.is_success:
             raise ControllerUnavailable(f"{reason}, and no receipt for what was sent; who answers there?")
         if status in _UNAUTHORISED:
@@ -340,10 +340,10 @@ class ControllerClient:
 
 def _object_in(response: httpx.Response) -> dict[str, Any]:
     try:
-        found = response.json()
+        answer = response.json()
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _detail(problem: dict[str, Any]) -> str:

@@ -185,16 +185,16 @@ def counted_in(
         of_run: the taps that are known to be in the query; none where its plan could not be read. Then those that have
             rows are.
     """
-    found: dict[str, str | None] = {
+    counted: dict[str, str | None] = {
         name: row[0] for name, row in progress.observedMetrics.items() if name in taps
     }
     if "addBatch" not in progress.durationMs:  # no batch was run
-        return found
+        return counted
     if not progress.numInputRows:  # of which Spark 3.5 observes nothing
-        found = {**dict.fromkeys(of_run), **found}
+        counted = {**dict.fromkeys(of_run), **counted}
     for name in of_run or list(taps):
         counts = taps[name]
         text = None if counts is None else counts.take(str(progress.id), progress.batchId)
         if text is not None or (counts is not None and name in of_run):
-            found[name] = text
-    return found
+            counted[name] = text
+    return counted

@@ -54,8 +54,8 @@ class StreamCounts:
 
     def after(self, report: Report) -> StreamCounts:
         """Return what is known after another batch."""
-        found = judge(report)
-        total = found.total
+        ledger = judge(report)
+        total = ledger.total
         uncertain = total.late_max - total.late_min
         watermark_ms = report.watermark_ms or None
         ended_ms = report.started_us // 1_000 + report.duration_ms
@@ -65,7 +65,7 @@ class StreamCounts:
             rows=self.rows + report.rows,
             rows_judged=self.rows_judged + total.rows - uncertain,
             rows_late=self.rows_late + total.late_min,
-            rows_unknown=self.rows_unknown + found.unjudged_rows + uncertain,
+            rows_unknown=self.rows_unknown + ledger.unjudged_rows + uncertain,
             watermark_ms=watermark_ms,
             watermark_lag_ms=None if watermark_ms is None else ended_ms - watermark_ms,
             bound_effective_ms=effective_bound_ms(report.late_base_ms, report.late_watermark_ms or 0),

@@ -82,17 +82,17 @@ async def _answer(
 class _Loop(asyncio.SelectorEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **how: int) -> Any:
         """Resolve a name in a daemon thread: those of the loop's own pool would hold up the end of the process."""
-        found: Future[Any] = Future()
-        found.set_running_or_notify_cancel()
+        addresses: Future[Any] = Future()
+        addresses.set_running_or_notify_cancel()
 
         def resolve() -> None:
             try:
-                found.set_result(socket.getaddrinfo(host, port, **how))
+                addresses.set_result(socket.getaddrinfo(host, port, **how))
             except Exception as error:  # noqa: BLE001 - whoever waits raises it
-                found.set_exception(error)
+                addresses.set_exception(error)
 
         threading.Thread(target=resolve, name="tidemark-resolve", daemon=True).start()
-        return await asyncio.wrap_future(found)
+        return await asyncio.wrap_future(addresses)
 
 
 @cache

@@ -21,13 +21,13 @@ class PlanRejectedError(Exception):
     """A query must not run with this call; the message says why, and what to write."""
 
 
-def judge(run: QueryRun, found: Mapping[str, Found]) -> list[str]:
+def judge(run: QueryRun, operators: Mapping[str, Found]) -> list[str]:
     """Settle how the rows of each stream of a run are judged; return why its query must not run."""
     rejected = []
     run.is_real_time = run.query.is_real_time()
     run.spark_ui = run.query.page_url(run.run_id)
     names = Counter(binding.key for binding in run.bindings.values())
-    for metric, operator in found.items():
+    for metric, operator in operators.items():
         binding = run.bindings[metric]
         try:
             judging = judging_of(binding, operator)
@@ -77,7 +77,7 @@ def run_end_with(run_end: RunEnd | None, bindings: Iterable[Binding], watermarks
     closing = [rule for binding in bindings if (rule := binding.settings.close_at_end) is not None]
     if run_end != "AvailableNow" or not watermarks or len(closing) < watermarks:
         return run_end
-    return "AtBound" if any(each.delay_us is None for each in closing) else "Closed"
+    return "AtBound" if any(rule.delay_us is None for rule in closing) else "Closed"
 
 
 def _check(run: QueryRun, metric: str, judging: Judging) -> None:
@@ -94,7 +94,7 @@ def _check(run: QueryRun, metric: str, judging: Judging) -> None:
 
 def warn_of_other_queries(run: QueryRun, others: Iterable[QueryRun]) -> None:
     """Log which streams of a query that starts are reported by another query of this driver already."""
-    reported = {binding.key for each in others for binding in map(each.bindings.get, each.streams) if binding}
+    reported = {binding.key for peer in others for binding in map(peer.bindings.get, peer.streams) if binding}
     for binding in run.bindings.values():
         if binding.key in reported:
             what = (
@@ -106,37 +106,37 @@ def warn_of_other_queries(run: QueryRun, others: Iterable[QueryRun]) -> None:
             _log.warning("stream %s: %s; %s", binding.settings.stream, what, instead)
 
 
-def judging_of(binding: Binding, found: Found) -> Judging:
+def judging_of(binding: Binding, operator: Found) -> Judging:
     """Return how the rows of a stream are judged, given its operator in the plan.
 
     Raises:
         PlanRejectedError: when the ledger would be wrong, or nobody knows the operator.
     """
     declared = binding.operator
-    if not isinstance(found, NoOperator):
-        if declared is not None and declared != found:
+    if not isinstance(operator, NoOperator):
+        if declared is not None and declared != operator:
             raise PlanRejectedError(
-                f"the call declares a {declared}, but the query has a {found}; write {call_for(found)}"
+                f"the call declares a {declared}, but the query has a {operator}; write {call_for(operator)}"
             )
-        return Judging(found, granules_of(binding, found))
-    if found.kind == "Unsupported":
+        return Judging(operator, granules_of(binding, operator))
+    if operator.kind == "Unsupported":
         raise PlanRejectedError(
-            _with_way_out(binding, found.why, "give it a fixed gap, or write withWatermark")
+            _with_way_out(binding, operator.why, "give it a fixed gap, or write withWatermark")
         )
-    if found.kind == "Uncounted":
-        return not_judged(binding, found.why)
-    if found.kind == "NothingLate":
-        return not_judged(binding, f"{LOSES_NONE}: {found.why}")
+    if operator.kind == "Uncounted":
+        return not_judged(binding, operator.why)
+    if operator.kind == "NothingLate":
+        return not_judged(binding, f"{LOSES_NONE}: {operator.why}")
     if declared is not None:
-        return Judging(declared, granules_of(binding, declared), doubt=found.why)
-    if found.kind == "Unreadable":
+        return Judging(declared, granules_of(binding, declared), doubt=operator.why)
+    if operator.kind == "Unreadable":
         return not_judged(
-            binding, f"{'the call declares no operator, and ' * binding.settings.called}{found.why}"
+            binding, f"{'the call declares no operator, and ' * binding.settings.called}{operator.why}"
         )
     raise PlanRejectedError(
         _with_way_out(
             binding,
-            f"the operator cannot be read from the plan: {found.why}",
+            f"the operator cannot be read from the plan: {operator.why}",
             "declare it after the bound, with tumbling(size), sliding(size, slide), session(gap) or row_level()",
         )
     )

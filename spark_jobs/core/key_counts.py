@@ -153,8 +153,8 @@ class ApproxTopK:
         top = seen["top"]
         state = _sketch_state(bytes.fromhex(top["state"]))
         null_rows = int(top["state"][-2 * _TAIL :], 16)
-        found = expanded(top["keys"]["cells"], top["keys"].get("names"), times.step)
-        keys, counts, names = _columns(found, times.bits)
+        cells = expanded(top["keys"]["cells"], top["keys"].get("names"), times.step)
+        keys, counts, names = _columns(cells, times.bits)
         counted = int(counts.sum())
         keyed_rows, complete = (counted, False) if state is None else state
         return CountedKeys(
@@ -194,15 +194,15 @@ class HistogramNumeric:
 
     def read(self, seen: Mapping[str, Any], times: TimeNumbers) -> CountedKeys:
         """Return the counts in what was observed."""
-        found: Counter[Key] = Counter()
+        cells: Counter[Key] = Counter()
         for key, count in expanded(seen.get("keys", {}).get("cells", ""), None, times.step):
-            found[key] += count
-        check = sum(count * zlib.crc32(str(key).encode()) for key, count in found.items())
+            cells[key] += count
+        check = sum(count * zlib.crc32(str(key).encode()) for key, count in cells.items())
         return CountedKeys(
-            *_columns(found.items(), times.bits),
+            *_columns(cells.items(), times.bits),
             seen["all"],
             seen["all"] - seen["keyed"],
-            exact=check == seen.get("check", 0) and found.total() == seen["keyed"],
+            exact=check == seen.get("check", 0) and cells.total() == seen["keyed"],
         )
 
 
@@ -225,10 +225,10 @@ def stage_counts(seen: Mapping[str, Any]) -> CountedKeys:
     )
 
 
-def _columns(found: Iterable[tuple[Key, int]], bits: int) -> tuple[Int64s, Int64s, list[str] | None]:
+def _columns(cells: Iterable[tuple[Key, int]], bits: int) -> tuple[Int64s, Int64s, list[str] | None]:
     """Return keys, counts and names, as ``CountedKeys`` has them."""
     keys, counts, positions = [], [], dict[str, int]()
-    for key, count in found:
+    for key, count in cells:
         if isinstance(key, int):
             keys.append(key)
         else:
@@ -254,7 +254,7 @@ def let(value: Column, body: Callable[[Column], Column]) -> Column:
     # A lambda's variable keeps its last value, and a plan that runs again is sent to the executors with it: let it be
     # the null.
     values = F.array(value, F.lit(None))
-    return F.transform(values, lambda each: F.when(each.isNotNull(), body(each)))[0]
+    return F.transform(values, lambda item: F.when(item.isNotNull(), body(item)))[0]
 
 
 def compacted(entries: Column, *, named: bool, step: int) -> Column:

@@ -88,8 +88,7 @@ class TidemarkListener(JsonListener):
             self._runs.clear()
             return False
         ended = [run for run_id, run in list(self._runs.items()) if run_id not in active]
-        found = [run.reported.wait(max(deadline - time.monotonic(), 0)) for run in ended]
-        return all(found)
+        return all(run.reported.wait(max(deadline - time.monotonic(), 0)) for run in ended)
 
     def catch_up(self, run_id: str) -> None:
         """Report the batches of a run that have ended, also those of which Spark has not notified this listener yet."""
@@ -167,7 +166,7 @@ class TidemarkListener(JsonListener):
         for extension in run.extensions:
             rejected += extension.rejects(run)
         # An earlier run of this query may not be reported as ended yet.
-        others = [each for each in list(self._runs.values()) if each.query.query_id != query.query_id]
+        others = [other for other in list(self._runs.values()) if other.query.query_id != query.query_id]
         warn_of_other_queries(run, others)
         run.met = True
         if rejected and self._reject(run, "; ".join(rejected), begins=begins):
@@ -263,7 +262,7 @@ class TidemarkListener(JsonListener):
         binding = run.bindings[metric]
         # A stream that is not steered does not run in Live, whatever its mode is.
         steered = binding.mode != "Live" or run.streams[metric].contradiction is None
-        found = Acknowledgement(
+        acknowledgement = Acknowledgement(
             query_id=str(progress.id),
             run_id=str(progress.runId),
             bound_ms=binding.bound_ms,
@@ -280,10 +279,10 @@ class TidemarkListener(JsonListener):
             conf_left_out="; ".join(binding.settings.left_out)[:MAX_TEXT] or None,
         )
         for extension in binding.extensions:
-            found = extension.acknowledged(run, metric, found, progress.batchId)
-        if run.acknowledged.get(metric) != found:
-            run.acknowledged[metric] = found
-            binding.sink.acknowledge(*binding.key, replace(found, applied_us=self.clock_us()))
+            acknowledgement = extension.acknowledged(run, metric, acknowledgement, progress.batchId)
+        if run.acknowledged.get(metric) != acknowledgement:
+            run.acknowledged[metric] = acknowledgement
+            binding.sink.acknowledge(*binding.key, replace(acknowledgement, applied_us=self.clock_us()))
 
     def _report(self, run: _Run, metric: str, progress: StreamingQueryProgress, counts: TapCounts) -> Report:
         binding = run.bindings[metric]
@@ -329,11 +328,11 @@ class TidemarkListener(JsonListener):
         """W(n-1): what this listener saw, else what the checkpoint logged, else unknown."""
         if batch == 0:
             return 0
-        known = run.watermark_ms.get(batch - 1)
-        return run.query.logged_watermark_ms(batch - 1) if known is None else known
+        known_ms = run.watermark_ms.get(batch - 1)
+        return run.query.logged_watermark_ms(batch - 1) if known_ms is None else known_ms
 
 
 def _watermark_ms(progress: StreamingQueryProgress, run: QueryRun) -> int:
     """Return what Spark reports, else what the checkpoint logged, which no year is too late for."""
-    found = watermark_ms_of(progress)
-    return (run.query.logged_watermark_ms(progress.batchId) or 0) if found is None else found
+    reported_ms = watermark_ms_of(progress)
+    return (run.query.logged_watermark_ms(progress.batchId) or 0) if reported_ms is None else reported_ms

@@ -105,42 +105,42 @@ def fitting(name: str) -> str:
     return fitting[:_LONGEST_NAME].strip() or "unnamed"
 
 
-def _delay(given: str) -> str:
+def _delay(written: str) -> str:
     """Return a delay as Spark reads it, which alone can read a range in SQL's quotes."""
     try:
-        return f"{parse_delay(given)}{_MS}"
+        return f"{parse_delay(written)}{_MS}"
     except ValueError:
-        if "'" in given:
-            return given
+        if "'" in written:
+            return written
         raise
 
 
 def whole_ms(least_ms: int) -> Callable[[str], int]:
     """Return what reads a duration of whole milliseconds, in microseconds."""
 
-    def read(given: str) -> int:
-        given_us = parse_duration(given)
-        if given_us < least_ms * 1_000 or given_us % 1_000:
-            raise ValueError(f"{given!r} must be at least {least_ms} ms, and in whole milliseconds")
-        return given_us
+    def read(written: str) -> int:
+        duration_us = parse_duration(written)
+        if duration_us < least_ms * 1_000 or duration_us % 1_000:
+            raise ValueError(f"{written!r} must be at least {least_ms} ms, and in whole milliseconds")
+        return duration_us
 
     return read
 
 
-def _closing(given: bool | str) -> Closing | None:
-    if isinstance(given, bool):
-        return Closing() if given else None
-    delay_us = parse_duration(given)
+def _closing(value: bool | str) -> Closing | None:
+    if isinstance(value, bool):
+        return Closing() if value else None
+    delay_us = parse_duration(value)
     if delay_us < 0:
-        raise ValueError(f"{given!r}: rows do not come before their time")
+        raise ValueError(f"{value!r}: rows do not come before their time")
     return Closing(delay_us)
 
 
-def _wait_at_start(given: str) -> int:
+def _wait_at_start(written: str) -> int:
     """Return how long the start of a query may wait, in microseconds, of a text that Spark reads."""
-    wait_us = parse_duration(f"{given} ms" if given.isdecimal() else given)
+    wait_us = parse_duration(f"{written} ms" if written.isdecimal() else written)
     if wait_us < 1_000_000:
-        raise ValueError(f"{given!r} is no time of a second or more, such as 20s")
+        raise ValueError(f"{written!r} is no time of a second or more, such as 20s")
     return wait_us
 
 
@@ -328,22 +328,22 @@ class JobSettings:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    each.name: Setting(each.name, *each.metadata["setting"]) for each in fields(JobSettings) if each.metadata
+    item.name: Setting(item.name, *item.metadata["setting"]) for item in fields(JobSettings) if item.metadata
 }
 """Every setting of a job by its name, for the call, the conf and the table in docs/reference/settings.md."""
 
 
 def unknown_keys(keys: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield each key that has Tidemark's prefix and is none of its keys, with the one that may be meant."""
-    known = {setting.key.removeprefix(PREFIX): setting.key for setting in SETTINGS.values()}
+    names = {setting.key.removeprefix(PREFIX): setting.key for setting in SETTINGS.values()}
     for key in sorted(keys):
         if (
             key.startswith(PREFIX)
-            and key not in {*known.values(), TOKEN_KEY}
+            and key not in {*names.values(), TOKEN_KEY}
             and not key.startswith(OF_STREAM)
         ):
-            near = get_close_matches(key.removeprefix(PREFIX), known, 1)
-            yield key, known[near[0]] if near else None
+            near = get_close_matches(key.removeprefix(PREFIX), names, 1)
+            yield key, names[near[0]] if near else None
 
 
 def granule_of(granule_us: int | None, operator: Operator | None) -> int:

@@ -139,9 +139,9 @@ class Tap:
 
     def count(self, df: DataFrame) -> str:
         """Return what ``observe`` would have had of the rows of ``df``, which are read for it."""
-        found = df.withColumn(_KEY, self._key(df)).agg(self._aggregate(df)).first()
-        assert found is not None, "an aggregate without keys has one row"
-        return str(found[0])
+        aggregate = df.withColumn(_KEY, self._key(df)).agg(self._aggregate(df)).first()
+        assert aggregate is not None, "an aggregate without keys has one row"
+        return str(aggregate[0])
 
     def _aggregate(self, df: DataFrame, *more: Column) -> Column:
         """Return what is observed: one JSON string, so that one value crosses to Python."""
@@ -229,9 +229,9 @@ class Tap:
             future = self.times.of(first_future_us), self.times.of(clock_us)
         different = seen.get("draws", keys.rows)
         repeated = are_repeated(keys.rows, different)
-        known = keys.exact and not repeated
+        counted = keys.exact and not repeated
         reading = KeyReading(self.times, granules, partial(self._name_of, keys.names), future)
-        by_granule, newest = reading.read(keys.keys, keys.counts) if known else NO_KEYS
+        by_granule, newest = reading.read(keys.keys, keys.counts) if counted else NO_KEYS
         last_us = _clamped(seen.get("last"))
         if last_us is not None and first_future_us is not None and last_us >= first_future_us:
             newest_granule = max(newest.values(), default=None)

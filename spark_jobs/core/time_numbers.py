@@ -180,10 +180,10 @@ class KeyReading:
 def _named(numbers: Int64s, name_of: Callable[[int], str]) -> tuple[list[str], Int64s]:
     """Return the distinct names in their order, and the position of each key's; two partitions may have one name."""
     distinct, inverse = np.unique(numbers, return_inverse=True)
-    found = [name_of(number) for number in distinct.tolist()]
-    names = sorted(set(found))
+    named = [name_of(number) for number in distinct.tolist()]
+    names = sorted(set(named))
     position = {name: at for at, name in enumerate(names)}
-    return names, np.array([position[name] for name in found], np.int64)[inverse]
+    return names, np.array([position[name] for name in named], np.int64)[inverse]
 
 
 def _cells(

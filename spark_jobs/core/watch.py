@@ -174,26 +174,26 @@ class BoundWatch:
     def _tick(self) -> float:
         """Ask once; return how long the pause after it may be, in seconds."""
         began = self._monotonic()
-        found = self._client.watch(self._job, self._stream, self._etag, self._wait_s)
+        news = self._client.watch(self._job, self._stream, self._etag, self._wait_s)
         if self._closed.is_set():
             return 0.0
         if self._trouble is not None:
             self._trouble = None
             _log.warning("%s answers again: %s/%s is watched", self._client.url, self._job, self._stream)
         waited = self._monotonic() - began >= _SHARE * self._wait_s
-        return self._wait_s * (_SHARE if self._take(found) or waited else 1.0)
+        return self._wait_s * (_SHARE if self._take(news) or waited else 1.0)
 
-    def _take(self, found: tuple[BoundAnswer, str | None] | None) -> bool:
+    def _take(self, news: tuple[BoundAnswer, str | None] | None) -> bool:
         """Take the controller's answer; return whether it is new."""
         before = self._latest
-        answer = None if found is None or found[0] == before else found[0]
+        answer = None if news is None or news[0] == before else news[0]
         if answer is not None:
             # On disk first: whoever acts on an answer must find the same one there when the controller is away.
             self._cache.write(answer)
         with self._news:
             self._last_contact_us = self._clock_us()
-            if found is not None:
-                self._latest, self._etag = found
+            if news is not None:
+                self._latest, self._etag = news
             self._news.notify_all()
         if answer is None:
             return False

@@ -71,13 +71,13 @@ class Wishes:
             None,
         )
 
-    def first_that_fits(self, use: Callable[[JobSettings], T], given: Mapping[str, object] = _NOTHING) -> T:
+    def first_that_fits(self, use: Callable[[JobSettings], T], of_call: Mapping[str, object] = _NOTHING) -> T:
         """Return what ``use`` returns of the settings, with what does not fit left out.
 
         Args:
             use: takes the settings. It is called again for each key of the conf that it raises ``WrongValueError`` for;
                 for a job that calls nothing also without all that a call would say, where it raises anything else.
-            given: what a call gives, which goes before the conf.
+            of_call: what a call gives, which goes before the conf.
 
         Raises:
             WrongValueError: when what the call gives does not fit.
@@ -85,9 +85,9 @@ class Wishes:
         """
         while True:
             try:
-                return use(self._settings(given))
+                return use(self._settings(of_call))
             except WrongValueError as error:
-                if error.name in given or not (
+                if error.name in of_call or not (
                     self._leaves_out(error.name, error.why) or self._leaves_out_all(error)
                 ):
                     raise
@@ -111,7 +111,7 @@ class Wishes:
         names = [setting.name for setting in SETTINGS.values() if not setting.of_context]
         return self._context is not None and sum(self._leaves_out(name, why) for name in names) > 0
 
-    def _settings(self, given: Mapping[str, object]) -> JobSettings:
+    def _settings(self, of_call: Mapping[str, object]) -> JobSettings:
         """Return the settings; what a call gives goes before the conf.
 
         Raises:
@@ -121,8 +121,8 @@ class Wishes:
             raise WrongValueError(TOKEN_KEY, _SHOWN)
         values: dict[str, Any] = {}
         for name, setting in SETTINGS.items():
-            if name in given:
-                value = given[name]
+            if name in of_call:
+                value = of_call[name]
             else:
                 text = self.get(name)
                 value = setting.default if text is None else setting.rule.of_text(text)
@@ -144,13 +144,13 @@ class Wishes:
         return of_stream if of_stream and name == "name" else {**of_stream, key_of(name): self._conf}
 
 
-def read_settings(conf: Conf, **given: object) -> JobSettings:
+def read_settings(conf: Conf, **of_call: object) -> JobSettings:
     """Return the settings of a stream; what a call gives wins over the conf, of which what is wrong is left out.
 
     Raises:
         WrongValueError: when what the call gives may not be given.
     """
-    return Wishes(conf).first_that_fits(lambda settings: settings, given)
+    return Wishes(conf).first_that_fits(lambda settings: settings, of_call)
 
 
 def _cache_home() -> Path:

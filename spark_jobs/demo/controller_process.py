@@ -83,8 +83,8 @@ class ControllerProcess:
     def put(self, what: str, body: dict[str, Any]) -> None:
         """Write the SLO or the policy of the stream, in place of the one that is there."""
         path = f"{self._stream}/{what}"
-        held = self._http.get(path).headers.get("etag")
-        self._asked("PUT", path, json=body, headers={} if held is None else {"If-Match": held})
+        etag = self._http.get(path).headers.get("etag")
+        self._asked("PUT", path, json=body, headers={} if etag is None else {"If-Match": etag})
 
     def get(self, what: str = "") -> dict[str, Any]:
         """Return the stream's status, or one of its parts."""
@@ -113,9 +113,9 @@ class ControllerProcess:
             except subprocess.TimeoutExpired:
                 self.kill()
 
-    def _asked(self, method: str, path: str, **given: Any) -> httpx.Response:
+    def _asked(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **given)
+            response = self._http.request(method, path, **options)
         except httpx.HTTPError as error:
             raise DemoError(f"the controller does not answer ({error}); see {self.log}") from None
         if not response.is_success:

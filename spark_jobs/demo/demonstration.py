@@ -250,9 +250,9 @@ def _prepare(chosen: Chosen, folder: Path) -> tuple[Plan, _Bounds]:
     if not 2 <= chosen.slots <= MAX_BATCHES:
         raise ValueError(f"--slots must be at least 2 and at most {MAX_BATCHES}, not {chosen.slots}")
     for option in ("guess", "safe"):
-        given = getattr(chosen, option)
-        if given and parse_duration(given) < 0:
-            raise ValueError(f"--{option} must be at least 0, not {given!r}")
+        delay = getattr(chosen, option)
+        if delay and parse_duration(delay) < 0:
+            raise ValueError(f"--{option} must be at least 0, not {delay!r}")
     path = folder / "trace.parquet"
     if chosen.trace is None:
         # Up to now, as far as whole minutes go: what the page shows is of today.

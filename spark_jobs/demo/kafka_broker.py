@@ -159,13 +159,13 @@ class KafkaBroker:
             encoding="utf-8",
         )
         log = folder / "broker.log"
-        with log.open("wb") as found:
+        with log.open("wb") as output:
             form = [*java, "kafka.tools.StorageTool", "format", "-t", self._cluster, "-c", str(properties)]
             formatted = subprocess.run(
                 form,
                 stdin=subprocess.DEVNULL,
-                stdout=found,
-                stderr=found,
+                stdout=output,
+                stderr=output,
                 check=False,
                 timeout=_START_SECONDS,
             )
@@ -184,8 +184,8 @@ class KafkaBroker:
                     str(properties),
                 ],
                 stdin=subprocess.PIPE,
-                stdout=found,
-                stderr=found,
+                stdout=output,
+                stderr=output,
                 cwd=folder,
                 start_new_session=True,
             )
@@ -197,8 +197,8 @@ class KafkaBroker:
             with contextlib.suppress(OSError, KafkaException):
                 # A client that cannot connect waits longer and longer, so it is made only when the port is open.
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
-                found: object = self._admin().list_topics(timeout=_TRY_SECONDS).cluster_id
-                if found == self._cluster:
+                cluster: object = self._admin().list_topics(timeout=_TRY_SECONDS).cluster_id
+                if cluster == self._cluster:
                     return
             if _port_was_taken(log):
                 break

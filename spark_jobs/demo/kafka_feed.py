@@ -110,7 +110,7 @@ class KafkaFeed:
             DemoError: when Kafka does not take them.
         """
         try:
-            found = replay_into_topic(
+            replayed = replay_into_topic(
                 self._plan.path,
                 _TOPIC,
                 self._servers,
@@ -121,8 +121,8 @@ class KafkaFeed:
             )
         except (ReplayError, ValueError) as error:
             raise DemoError(str(error)) from error
-        self._sent += found.rows
-        self.worst_lag_us = max(self.worst_lag_us, found.worst_lag_us)
+        self._sent += replayed.rows
+        self.worst_lag_us = max(self.worst_lag_us, replayed.worst_lag_us)
 
     def stop(self) -> None:
         """End ``send`` early."""
@@ -199,12 +199,12 @@ def replay_into_topic(
         if not sent:
             base_us, start_us, started = arrival_us, time.time_ns() // 1_000, time.monotonic()
         if speed is not None:
-            due = started + (arrival_us - base_us) / speed / 1e6
-            if (wait := due - time.monotonic()) > 0:
+            due_s = started + (arrival_us - base_us) / speed / 1e6
+            if (wait := due_s - time.monotonic()) > 0:
                 producer.check()
                 if stop.wait(wait):
                     break
-            worst_us = max(worst_us, round((time.monotonic() - due) * 1e6))
+            worst_us = max(worst_us, round((time.monotonic() - due_s) * 1e6))
         if stop.is_set():
             break
         if shift_to_now:
@@ -279,17 +279,17 @@ class _Producer:
 
     def _check_partitions(self, needed: int, bootstrap_servers: str) -> None:
         try:
-            found = self._kafka.list_topics(self._topic, _ASK_SECONDS).topics[self._topic]
+            topic = self._kafka.list_topics(self._topic, _ASK_SECONDS).topics[self._topic]
         except KafkaException as error:
             self._kafka.poll(0)  # the cause comes by callback
             raise ReplayError(
                 f"Kafka at {bootstrap_servers} does not answer: {self._fault or error.args[0].str()}"
             ) from None
-        if found.error is not None:
-            raise ReplayError(f"{self._topic}: {found.error.str()}")
-        if len(found.partitions) < needed:
+        if topic.error is not None:
+            raise ReplayError(f"{self._topic}: {topic.error.str()}")
+        if len(topic.partitions) < needed:
             raise ValueError(
-                f"topic {self._topic!r} has {len(found.partitions)} partitions, but the trace has {needed}"
+                f"topic {self._topic!r} has {len(topic.partitions)} partitions, but the trace has {needed}"
             )
 
     def _failed_delivery(self, error: KafkaError | None, _: Message) -> None:

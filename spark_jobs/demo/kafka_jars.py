@@ -173,14 +173,14 @@ def _download(module: str, required: list[Artifact], folder: Path) -> None:
         (unfinished / "settings.xml").write_text(_settings_xml(), encoding="utf-8")
         # A module of the same name and version may be in two organisations.
         pattern = unfinished / "jars" / "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
-        found = _ivy(
+        complaint = _ivy(
             *("-settings", str(unfinished / "settings.xml"), "-ivy", str(unfinished / "ivy.xml")),
             *("-cache", str(fetched), "-confs", "default", "-retrieve", str(pattern)),
         )
         there = sorted((unfinished / "jars").glob("*.jar"))
         missing = [one for one in required if not any(f"_{one.module}-" in jar.name for jar in there)]
-        if found or missing:
-            raise JarsNotFound(f"{names} cannot be had from Maven: {found or 'not found'}; {_WAY_OUT}")
+        if complaint or missing:
+            raise JarsNotFound(f"{names} cannot be had from Maven: {complaint or 'not found'}; {_WAY_OUT}")
         (unfinished / "jars").rename(folder)
     shutil.rmtree(fetched, ignore_errors=True)
 
@@ -223,8 +223,8 @@ def _complaint(message: str) -> str:
         r":: (\S+: not found)",
         r"(\[FAILED.+)",
     ):
-        if found := list(dict.fromkeys(re.findall(pattern, message))):
-            return "; ".join(found[:3])
+        if errors := list(dict.fromkeys(re.findall(pattern, message))):
+            return "; ".join(errors[:3])
     return (message.strip().splitlines() or ["Ivy failed and said nothing"])[-1].strip()
 
 

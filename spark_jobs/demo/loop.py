@@ -214,8 +214,8 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
     table.add_row("state", plural(state_rows, "row"))
     every = partitions.get("partitions", [])
     slowest = sorted(every, key=lambda part: -(part.get("need_ms") or 0))[:_SLOWEST]
-    found = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)
-    table.add_row(f"partitions ({len(every)})", found or "none yet")
+    needs = ", ".join(f"{part['partition']} needs {_ms(part.get('need_ms'))}" for part in slowest)
+    table.add_row(f"partitions ({len(every)})", needs or "none yet")
     return table
 
 
@@ -227,12 +227,15 @@ def comparison(columns: Mapping[str, Outcome]) -> Table:
         table.add_column(label, justify="right")
     outcomes = list(columns.values())
     rows = {
-        "how": ["replayed" if each.state_rows is None else "on Spark" for each in outcomes],
-        "bound": ["moves" if each.bound_ms is None else _ms(each.bound_ms) for each in outcomes],
-        "completeness": ["unknown" if each.completeness is None else _percent(each) for each in outcomes],
-        "rows lost": [f"{each.lost:,} of {each.rows:,}" for each in outcomes],
+        "how": ["replayed" if outcome.state_rows is None else "on Spark" for outcome in outcomes],
+        "bound": ["moves" if outcome.bound_ms is None else _ms(outcome.bound_ms) for outcome in outcomes],
+        "completeness": [
+            "unknown" if outcome.completeness is None else _percent(outcome) for outcome in outcomes
+        ],
+        "rows lost": [f"{outcome.lost:,} of {outcome.rows:,}" for outcome in outcomes],
         "mean latency": [
-            "unknown" if each.latency_us is None else format_about(each.latency_us) for each in outcomes
+            "unknown" if outcome.latency_us is None else format_about(outcome.latency_us)
+            for outcome in outcomes
         ],
     }
     for name, cells in rows.items():
@@ -250,11 +253,11 @@ def _ms(value: int | None) -> str:
 
 
 def _completeness(status: Mapping[str, Any]) -> str:
-    found = status.get("completeness") or {}
-    rows = found.get("rows") or 0
+    completeness = status.get("completeness") or {}
+    rows = completeness.get("rows") or 0
     if not rows:
         return "unknown"
-    lowest, highest = rows - found["late_max"], rows - found["late_min"]
+    lowest, highest = rows - completeness["late_max"], rows - completeness["late_min"]
     text = f"{100 * lowest / rows:.2f} %"
     return text if lowest == highest else f"{text} to {100 * highest / rows:.2f} %"
 

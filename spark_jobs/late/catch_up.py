@@ -16,12 +16,12 @@ from tidemark.models.evidence.late_counts import BY_PARTITION, hour_of, late_cou
 from tidemark.spark_jobs.late.count_values import count_values
 from tidemark.spark_jobs.late.late_rows import (
     BATCH,
-    Due,
     DueBatch,
+    DueBatches,
     FutureRowTreatment,
     LateRule,
     Unknown,
-    due,
+    due_batches,
     gaps,
     late_rows,
     unknown_and_unwanted,
@@ -166,16 +166,16 @@ class CatchUp:
             return None
         folder = self._folder(source)
         done, committed = folder.done(), self._checkpoint.committed()
-        found = due(log, committed, done, source, self._stream.batches_per_read)
-        found, rule = self._of_one_rule(found, folder)
-        last = found.last
+        span = due_batches(log, committed, done, source, self._stream.batches_per_read)
+        span, rule = self._of_one_rule(span, folder)
+        last = span.last
         if last is None:
             return None
         with self._reader_of(source) as reader:
             rows, lost = self._write(
-                folder, reader, [batch for batch in found.batches if batch.has_rows], rule
+                folder, reader, [batch for batch in span.batches if batch.has_rows], rule
             )
-        unknown, not_kept = unknown_and_unwanted((*found.unknown, *lost), folder.off())
+        unknown, not_kept = unknown_and_unwanted((*span.unknown, *lost), folder.off())
         folder.record_gaps(unknown, not_kept)
         folder.mark(last)
         return Step(done + 1, last, rows, tuple(unknown), tuple(not_kept), committed - last)
@@ -183,25 +183,25 @@ class CatchUp:
     def _reader_of(self, source: str) -> AbstractContextManager[Reader]:
         return reader_of(self._spark, self._stream.origin, self._checkpoint.files, source, self._files)
 
-    def _of_one_rule(self, found: Due, folder: SideFolder) -> tuple[Due, LateRule]:
+    def _of_one_rule(self, span: DueBatches, folder: SideFolder) -> tuple[DueBatches, LateRule]:
         """Return the batches up to the first for which future-dated rows are treated in another way, and the rule.
 
         What is counted by dimension is also of one hour.
         """
-        if not found.batches:
-            return found, self._stream.rule
+        if not span.batches:
+            return span, self._stream.rule
         treated = folder.future_rows()
-        first = found.batches[0]
+        first = span.batches[0]
         future, counts = treated(first.batch_id), self._stream.dimension is not None
 
         def is_alike(batch: DueBatch) -> bool:
             return treated(batch.batch_id) == future and (not counts or _hour_us(batch) == _hour_us(first))
 
-        same = tuple(takewhile(is_alike, found.batches))
-        if len(same) < len(found.batches):
-            next_one = found.batches[len(same)].batch_id
-            found = Due(same, tuple(gap for gap in found.unknown if gap.last < next_one))
-        return found, replace(self._stream.rule, future=future)
+        same = tuple(takewhile(is_alike, span.batches))
+        if len(same) < len(span.batches):
+            next_one = span.batches[len(same)].batch_id
+            span = DueBatches(same, tuple(gap for gap in span.unknown if gap.last < next_one))
+        return span, replace(self._stream.rule, future=future)
 
     def _write(
         self, folder: SideFolder, reader: Reader, batches: list[DueBatch], rule: LateRule

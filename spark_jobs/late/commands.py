@@ -176,8 +176,8 @@ def _reconcile(
     for name in target.names():
         if name.startswith(_TO) and name != f"{_TO}{done}":
             target.delete(name)
-    found = spark.read.parquet(target.path(f"{_TO}{done}")).count()
-    return _print(f"{found} windows with late rows up to batch {done}: {target.path(f'{_TO}{done}')}")
+    count = spark.read.parquet(target.path(f"{_TO}{done}")).count()
+    return _print(f"{count} windows with late rows up to batch {done}: {target.path(f'{_TO}{done}')}")
 
 
 _OPERATORS = {"tumbling": tumbling, "sliding": sliding, "session": session, "row_level": row_level}
@@ -196,7 +196,7 @@ def operator_of(text: str) -> Operator:
         if call.func.id not in _OPERATORS:
             raise ValueError(f"there is no {call.func.id}")  # noqa: TRY301 - as above
         make: Any = _OPERATORS[call.func.id]
-        named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
         return make(*map(ast.literal_eval, call.args), **named)  # type: ignore[no-any-return]
     except (SyntaxError, TypeError, ValueError) as error:
         why = (
@@ -217,12 +217,12 @@ def _function_of(option: str, name: str) -> Callable[[DataFrame], DataFrame]:
     module, _, function = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found: Callable[[DataFrame], DataFrame] = getattr(import_module(module), function)
+        imported: Callable[[DataFrame], DataFrame] = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{option} {name!r} cannot be imported ({error}); write module:function, and set PYTHONPATH if needed"
         ) from error
-    return found
+    return imported
 
 
 def _print(line: str) -> None:

@@ -86,13 +86,13 @@ def _by_value(together: DataFrame, limit: int) -> ByValue:
     by_age = together.groupBy(_VALUE, _AGE).agg(*_added())
     ages = F.collect_list(F.when(F.col(_AGE).isNotNull(), F.struct(_AGE, _LATE))).alias(_AGES)
     counted = by_age.groupBy(_VALUE).agg(*_added(), ages)
-    found = counted.orderBy(F.desc(_ROWS), _VALUE).limit(limit + 1).collect()
+    ranked = counted.orderBy(F.desc(_ROWS), _VALUE).limit(limit + 1).collect()
     other = LossCounts(rows=0)
-    if len(found) > limit:
-        found = found[:limit]
-        other = _sums(counted.filter(_is_none_of([row[_VALUE] for row in found])))
+    if len(ranked) > limit:
+        ranked = ranked[:limit]
+        other = _sums(counted.filter(_is_none_of([row[_VALUE] for row in ranked])))
     # Names that are cut may be the same then.
-    return merge([ByValue({_short(row[_VALUE]): _counts(row)}) for row in found] + [ByValue({}, other)])
+    return merge([ByValue({_short(row[_VALUE]): _counts(row)}) for row in ranked] + [ByValue({}, other)])
 
 
 def _sums(counted: DataFrame) -> LossCounts:
@@ -115,7 +115,7 @@ def _age(by_us: Column) -> Column:
 
 def _is_none_of(values: list[str | None]) -> Column:
     value = F.col(_VALUE)
-    is_named = value.isin([each for each in values if each is not None])
+    is_named = value.isin([text for text in values if text is not None])
     return F.when(value.isNull(), F.lit(None not in values)).otherwise(~is_named)
 
 
@@ -131,9 +131,9 @@ def _counts(row: Row) -> LossCounts:
     )
 
 
-def _ages(found: list[Row]) -> tuple[int, ...]:
+def _ages(rows_by_age: list[Row]) -> tuple[int, ...]:
     by_age = Counter[int]()
-    for age, rows in found:
+    for age, rows in rows_by_age:
         by_age[age] += rows
     return tuple(by_age[age] for age in range(max(by_age, default=-1) + 1))
 

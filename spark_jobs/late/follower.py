@@ -13,7 +13,7 @@ import time
 from tidemark.models.protocol.late_policy import DROPPED, LateRows, LateTreatment
 from tidemark.spark_jobs.core.client import RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
-from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, Said
+from tidemark.spark_jobs.late.missing_reports import LateAnswer, Ledger, MissingReports
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -113,18 +113,18 @@ class Follower:
 
     def _settle(self) -> None:
         """Settle whether late rows are kept now; a change is written to the folder first."""
-        said = None
+        answer = None
         if self._missing is not None:
             try:
                 self._missing.ask_policy()
             except Exception as error:  # noqa: BLE001 - the query goes on, and the controller is asked again
                 if not self._catch_up.session_has_ended():
                     self._explain("what the policy says of its late rows is not known", error)
-            said = self._missing.said
+            answer = self._missing.answer
         before = self._stored
         if before is None and self._missing is not None:
             before = self._catch_up.stored_before()
-        stored = self._switch.stores(said, before)
+        stored = self._switch.stores(answer, before)
         if stored != self._stored:
             first = self._catch_up.switch(kept=stored)
             if first is not None:
@@ -235,17 +235,17 @@ class LateSwitch:
         self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
         """What is acknowledged; read by another thread than the follower's."""
 
-    def stores(self, said: Said | None, before: bool | None) -> bool:
+    def stores(self, answer: LateAnswer | None, before: bool | None) -> bool:
         """Return whether late rows are kept.
 
         Args:
-            said: the controller's newest answer; None before its first one.
+            answer: the controller's newest answer; None before its first one.
             before: whether they were kept when it was last settled; None where it never was.
         """
-        if said is None and before is not None:
+        if answer is None and before is not None:
             # An outage changes nothing.
             return before
-        policy = None if said is None else said.policy
+        policy = None if answer is None else answer.policy
         return self._by_call if policy is None else policy == "side"
 
     def settle(self, *, stored: bool) -> None:

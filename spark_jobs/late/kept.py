@@ -83,16 +83,16 @@ def _streaming(node: _Node) -> list[_Node]:
     """Return the nodes of a plan through which rows of a stream go."""
     if not node.isStreaming():
         return []
-    return [node, *(each for child in items(node.children()) for each in _streaming(child))]
+    return [node, *(below for child in items(node.children()) for below in _streaming(child))]
 
 
 def _sources(plan: _Node) -> list[_Node]:
     """Return the streaming sources of a plan, each once, in the order in which Spark numbers them."""
-    found: list[_Node] = []
+    sources: list[_Node] = []
     for leaf in items(plan.collectLeaves()):
-        if leaf.isStreaming() and not any(leaf.equals(each) for each in found):
-            found.append(leaf)
-    return found
+        if leaf.isStreaming() and not any(leaf.equals(source) for source in sources):
+            sources.append(leaf)
+    return sources
 
 
 def _place_of(leaf: _Node, query: RunningQuery) -> str | None:

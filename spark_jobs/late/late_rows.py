@@ -109,9 +109,9 @@ def late_rows(rows: DataFrame, batches: list[DueBatch], rule: LateRule) -> DataF
         raise ValueError(
             f"rows that are late get a column {LATE_COLUMN!r}, and parse makes one: name it otherwise"
         )
-    found = judged(rows, batches, rule).filter(F.col(REASON).isNotNull())
+    lost = judged(rows, batches, rule).filter(F.col(REASON).isNotNull())
     keys = F.when(F.col(REASON) == LATE, _keys_us(F.col(FIRST), rule.operator))
-    keyed = found.withColumn(_KEY, F.explode_outer(keys))
+    keyed = lost.withColumn(_KEY, F.explode_outer(keys))
     partition = F.lit(None) if rule.partition is None else F.col(quoted(rule.partition))
     late = F.struct(
         F.col(BATCH).alias("batch_id"),
@@ -224,7 +224,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueBatches:
     """What is to be dealt with next, in the order of the batches."""
 
     batches: tuple[DueBatch, ...] = ()
@@ -237,7 +237,9 @@ class Due:
         return max(ends, default=None)
 
 
-def due(entries: Mapping[int, LogEntry], committed: int, done: int, source: str, at_most: int) -> Due:
+def due_batches(
+    entries: Mapping[int, LogEntry], committed: int, done: int, source: str, at_most: int
+) -> DueBatches:
     """Return the batches after ``done`` and up to ``committed``, no more than ``at_most`` of them to be read.
 
     Args:
@@ -271,33 +273,33 @@ def due(entries: Mapping[int, LogEntry], committed: int, done: int, source: str,
                 )
             )
         number += 1
-    return Due(tuple(batches), tuple(gaps(missing, PURGED)))
+    return DueBatches(tuple(batches), tuple(gaps(missing, PURGED)))
 
 
 def gaps(numbers: Iterable[int], reason: str) -> list[Unknown]:
     """Return the batches as runs of consecutive numbers."""
-    found: list[Unknown] = []
+    runs: list[Unknown] = []
     for number in sorted(numbers):
-        if found and found[-1].last == number - 1:
-            found[-1] = Unknown(found[-1].first, number, reason)
+        if runs and runs[-1].last == number - 1:
+            runs[-1] = Unknown(runs[-1].first, number, reason)
         else:
-            found.append(Unknown(number, number, reason))
-    return found
+            runs.append(Unknown(number, number, reason))
+    return runs
 
 
 def unknown_and_unwanted(
-    found: Iterable[Unknown], off: Iterable[tuple[int, int]]
+    unreadable: Iterable[Unknown], off: Iterable[tuple[int, int]]
 ) -> tuple[list[Unknown], list[Unknown]]:
     """Return batches that are unknown, and those among them whose late rows were not to be kept.
 
     Args:
-        found: batches that can no longer be read.
+        unreadable: batches that can no longer be read.
         off: first and last batches of the times in which late rows were only counted; they may overlap.
     """
     spans = list(off)
     unknown: list[Unknown] = []
     not_kept: list[Unknown] = []
-    for gap in found:
+    for gap in unreadable:
         edges = {edge for first, last in spans for edge in (first, last + 1) if gap.first < edge <= gap.last}
         for first, after in pairwise(sorted({gap.first, *edges, gap.last + 1})):
             if any(begin <= first <= end for begin, end in spans):

@@ -23,7 +23,7 @@ from tidemark.spark_jobs.core.binding import Binding
 from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps, RequestRejected
 from tidemark.spark_jobs.core.sender import Sender
 from tidemark.spark_jobs.core.tap import TapCounts
-from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, due
+from tidemark.spark_jobs.late.late_rows import DueBatch, FutureRowTreatment, due_batches
 from tidemark.spark_jobs.late.reread import LateStream, reader_of
 from tidemark.spark_jobs.late.side_folder import ReportedRun, SideFolder
 from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles, LogEntry
@@ -39,7 +39,7 @@ _SENT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LateAnswer:
     """What the controller answered of late rows."""
 
     policy: LatePolicy | None
@@ -127,15 +127,15 @@ class MissingReports:
         self._ledger = ledger
         self._monotonic = monotonic
         self._next_s = self._policy_next_s = monotonic()
-        self._said: Said | None = None
+        self._answer: LateAnswer | None = None
         self._asked_at_end = False
         self._waiting: deque[int] = deque()
         self._unknown: set[int] = set()
 
     @property
-    def said(self) -> Said | None:
+    def answer(self) -> LateAnswer | None:
         """What the controller last answered of late rows; None before its first answer in this run."""
-        return self._said
+        return self._answer
 
     def ask_policy(self) -> None:
         """Ask the controller what it says of late rows, unless that was done within the last minute.
@@ -190,8 +190,8 @@ class MissingReports:
         # A batch begins where the one before ends.
         there = {0, *(number + 1 for number in log)}
         readable = sorted(number for number in log if number in there and number <= committed)
-        found = self._ledger.missing(self._checkpoint.query_id(), min(readable, default=0))
-        self._said = Said(found.late)
+        gaps = self._ledger.missing(self._checkpoint.query_id(), min(readable, default=0))
+        self._answer = LateAnswer(gaps.late)
         self._policy_next_s = self._monotonic() + _EVERY_S
         if self._waiting or not all_sent:
             return
@@ -199,7 +199,7 @@ class MissingReports:
         self._waiting.extend(
             number
             for number in readable
-            if number not in self._unknown and any(first <= number <= last for first, last in found.ranges)
+            if number not in self._unknown and any(first <= number <= last for first, last in gaps.ranges)
         )
 
     def _report(self, number: int) -> str | None:
@@ -207,18 +207,18 @@ class MissingReports:
         log = self._checkpoint.offset_log()
         source = self._checkpoint.source(log, self._late.source)
         entry = log.get(number)
-        found = due(log, number, number - 1, source or "", at_most=1).batches
-        if source is None or entry is None or not found:
+        batches = due_batches(log, number, number - 1, source or "", at_most=1).batches
+        if source is None or entry is None or not batches:
             return "Spark has purged its entry of the offset log"
         folder = SideFolder(self._files, self._checkpoint.query_id(), source)
         run = folder.run_of(number)
         if run is None:
             return "its run kept no late rows, or had no controller"
-        counts = self._counts(source, found[0], folder.future_rows()(number))
+        counts = self._counts(source, batches[0], folder.future_rows()(number))
         if isinstance(counts, str):
             return counts
         try:
-            self._ledger.report(self._made(run, found[0], entry, counts))
+            self._ledger.report(self._made(run, batches[0], entry, counts))
         except RequestRejected as error:
             return str(error)
         return None

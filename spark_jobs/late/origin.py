@@ -75,7 +75,7 @@ def origin_of(df: DataFrame) -> Origin:
         source = leaf.dataSource()
         files, named = name.startswith("FileSource["), source.userSpecifiedSchema().isDefined()
         schema = StructType.fromJson(json.loads(leaf.schema().json())) if files or named else None
-        options = {each._1(): each._2() for each in items(source.options().toSeq())}  # noqa: SLF001 - a Scala pair
+        options = {pair._1(): pair._2() for pair in items(source.options().toSeq())}  # noqa: SLF001 - a Scala pair
         origin = Origin(str(source.className()), options, schema)
         return origin if files else _checked(df, origin, leaf)
     if leaf.nodeName() != "StreamingRelationV2" or leaf.identifier().isDefined():

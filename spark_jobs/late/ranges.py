@@ -63,8 +63,8 @@ class FileRanges:
             LookupError: when the log lacks an entry.
         """
         first, last = _range(batch)
-        found = self._files(first, last)
-        absent = set(range(first, last + 1)) - found.keys()
+        files = self._files(first, last)
+        absent = set(range(first, last + 1)) - files.keys()
         if absent:
             raise LookupError(f"{self._log} lacks {sorted(absent)}")
         options = {name: value for name, value in self._origin.options.items() if name.lower() != "path"}
@@ -76,7 +76,7 @@ class FileRanges:
         reader = self._spark.read.format(self._origin.format).options(**options)
         if self._origin.schema is not None:
             reader = reader.schema(self._origin.schema)
-        return reader.load([path for number in sorted(found) for path in found[number]])
+        return reader.load([path for number in sorted(files) for path in files[number]])
 
     def read_many(self, batches: Sequence[DueBatch]) -> None:
         """Return None: a row does not say which file it is from."""
@@ -89,11 +89,11 @@ class FileRanges:
         lost = {}
         for batch in batches:
             first, last = _range(batch)
-            found = self._files(first, last)
-            if len(found) < last - first + 1:
+            files = self._files(first, last)
+            if len(files) < last - first + 1:
                 lost[batch.batch_id] = f"the source's log {self._log} lacks entries of it"
             elif any(
-                not HadoopFiles(self._spark, path).exists("") for paths in found.values() for path in paths
+                not HadoopFiles(self._spark, path).exists("") for paths in files.values() for path in paths
             ):
                 lost[batch.batch_id] = "files of it are gone (cleanSource, or deleted); keep them for longer"
         return lost
@@ -101,23 +101,23 @@ class FileRanges:
     def _files(self, first: int, last: int) -> Mapping[int, list[str]]:
         """Return the files of the source's batches ``first`` to ``last``, as far as the log has them."""
         names = self._checkpoint.names(self._log)
-        found: dict[int, list[str]] = defaultdict(list)
+        files: dict[int, list[str]] = defaultdict(list)
         wanted = set(range(first, last + 1))
         for number in sorted(wanted):
             text = self._checkpoint.read(f"{self._log}/{number}") if str(number) in names else None
             if text is not None:
-                found[number] += [_path(line) for line in text.splitlines()[1:]]
-        absent = wanted - found.keys()
+                files[number] += [_path(line) for line in text.splitlines()[1:]]
+        absent = wanted - files.keys()
         compacted = [int(name.removesuffix(_COMPACT)) for name in names if name.endswith(_COMPACT)]
         holding = min((number for number in compacted if absent and number >= max(absent)), default=None)
         if holding is None:
-            return found
+            return files
         # It grows with all files there ever were, so Spark reads it.
         lines = self._spark.read.text(self._checkpoint.path(f"{self._log}/{holding}{_COMPACT}"))
         batch = F.get_json_object("value", "$.batchId").cast("int")
         for number, line in lines.filter(batch.isin(sorted(absent))).select(batch, "value").collect():
-            found[number].append(_path(line))
-        return found
+            files[number].append(_path(line))
+        return files
 
 
 def _range(batch: DueBatch) -> tuple[int, int]:
@@ -181,7 +181,9 @@ class KafkaRanges:
         that Kafka has than to ``end``. Where Kafka has deleted nothing yet, none is.
         """
         ends = {
-            (topic, int(number)): last for topic, each in (end or {}).items() for number, last in each.items()
+            (topic, int(number)): last
+            for topic, lasts in (end or {}).items()
+            for number, last in lasts.items()
         }
         for (topic, number), (earliest, _) in sorted(self._there(set(ends)).items()):
             first, last = (start or {}).get(topic, {}).get(str(number), 0), ends[topic, number]
@@ -201,9 +203,9 @@ class KafkaRanges:
                 ranges[batch.batch_id] = self._ranges(batch)
             except LookupError as error:
                 lost[batch.batch_id] = str(error)
-        there = self._there({partition for each in ranges.values() for partition in each})
-        for batch_id, each in ranges.items():
-            for (topic, number), (first, end) in each.items():
+        there = self._there(set[_Partition]().union(*ranges.values()))
+        for batch_id, of_batch in ranges.items():
+            for (topic, number), (first, end) in of_batch.items():
                 earliest, latest = there.get((topic, number), (end, end))
                 if first < end and (first < earliest or end > latest):
                     lost[batch_id] = (
@@ -269,14 +271,14 @@ class KafkaRanges:
             settings.put(name, value)
         consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
         try:
-            known = set()
+            existing = set()
             for topic in {topic for topic, _ in partitions}:
-                known |= {(topic, each.partition()) for each in consumer.partitionsFor(topic) or ()}
+                existing |= {(topic, info.partition()) for info in consumer.partitionsFor(topic) or ()}
             asked = jvm.java.util.ArrayList()
-            for topic, number in partitions & known:
+            for topic, number in partitions & existing:
                 asked.add(jvm.org.apache.kafka.common.TopicPartition(topic, number))
             earliest, latest = consumer.beginningOffsets(asked), consumer.endOffsets(asked)
-            return {(each.topic(), each.partition()): (earliest[each], latest[each]) for each in asked}
+            return {(one.topic(), one.partition()): (earliest[one], latest[one]) for one in asked}
         finally:
             consumer.close()
 
@@ -286,10 +288,10 @@ def keeps(raw: DataFrame, rows: DataFrame, names: Sequence[str]) -> bool:
 
     def ids(df: DataFrame) -> dict[str, list[int]]:
         output = df._jdf.queryExecution().analyzed().output()  # noqa: SLF001 - ids are not public
-        found: dict[str, list[int]] = {}
+        ids_by_name: dict[str, list[int]] = {}
         for index in range(output.length()):
-            found.setdefault(output.apply(index).name(), []).append(output.apply(index).exprId().id())
-        return found
+            ids_by_name.setdefault(output.apply(index).name(), []).append(output.apply(index).exprId().id())
+        return ids_by_name
 
     before, after = ids(raw), ids(rows)
     return all(len(before[name]) == 1 and after.get(name) == before[name] for name in names)

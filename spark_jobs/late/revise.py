@@ -193,16 +193,16 @@ class RevisedStream(Extension):
         self,
         run: QueryRun,
         metric: str,  # noqa: ARG002 - there is one
-        found: Acknowledgement,
+        acknowledgement: Acknowledgement,
         batch_id: int,
     ) -> Acknowledgement:
-        """Return ``found`` with the bound that was in force in a batch, which need not be the plan's."""
-        found, mark = replace(found, late=REVISED), self.revise.mark(run.query, batch_id)
+        """Return ``acknowledgement`` with the bound that was in force in a batch, which need not be the plan's."""
+        acknowledgement, mark = replace(acknowledgement, late=REVISED), self.revise.mark(run.query, batch_id)
         if mark is None:
-            return found
+            return acknowledgement
         bound = mark.bound
         return replace(
-            found,
+            acknowledgement,
             bound_ms=bound.bound_ms,
             source=bound.source,
             mode=bound.mode,

@@ -200,9 +200,9 @@ class Revision:
         return versions
 
     def _put_out(self, versions: Sequence[NewVersion[_Place]], like: pa.Table) -> pa.Table:
-        rows, order = self._rows([each.value for each in versions], like)
-        numbers = np.array([each.version for each in versions], np.int64)[order]
-        final = np.array([each.is_final for each in versions], np.bool_)[order]
+        rows, order = self._rows([version.value for version in versions], like)
+        numbers = np.array([version.version for version in versions], np.int64)[order]
+        final = np.array([version.is_final for version in versions], np.bool_)[order]
         return rows.append_column(VERSION, pa.array(numbers)).append_column(FINAL, pa.array(final))
 
     def _put_back(self, batch: int, opened: LoggedWindows) -> None:
@@ -220,7 +220,7 @@ class Revision:
         ):
             return
         windows = list(self._open)
-        rows_now, order = self._rows([each.value for each in windows], next(iter(self._tables.values())))
+        rows_now, order = self._rows([window.value for window in windows], next(iter(self._tables.values())))
         for row, place in enumerate(order.tolist()):
             windows[place].value = self._batch, row
         numbers = pa.array([windows[place].version for place in order.tolist()], pa.int64())

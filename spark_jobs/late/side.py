@@ -170,11 +170,11 @@ class SideStream(Extension):
         self,
         run: QueryRun,  # noqa: ARG002 - the same in all
         metric: str,  # noqa: ARG002
-        found: Acknowledgement,
+        acknowledgement: Acknowledgement,
         batch_id: int,  # noqa: ARG002
     ) -> Acknowledgement:
-        """Return ``found`` with what becomes of late rows."""
-        return replace(found, late=self._switch.treatment)
+        """Return ``acknowledgement`` with what becomes of late rows."""
+        return replace(acknowledgement, late=self._switch.treatment)
 
     def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Let the follower of a run catch up a last time."""
@@ -197,10 +197,10 @@ class SideStream(Extension):
             raise _NotKept("in complete mode its operator drops no row as late")
         if run.is_real_time:
             raise _NotKept("it has not been tried in real-time mode")
-        found, changed = plan.operators[self._metric], plan.changes.get(self._metric)
-        operator = _known(found, declared)
+        in_plan, changed = plan.operators[self._metric], plan.changes.get(self._metric)
+        operator = _known(in_plan, declared)
         if operator is None or declared not in {None, operator} or changed is not None:
-            why = found.why if isinstance(found, NoOperator) else f"the query has a {found}"
+            why = in_plan.why if isinstance(in_plan, NoOperator) else f"the query has a {in_plan}"
             raise _NotKept(why if changed is None else f"{changed} behind the watermark changes the rows")
         return operator
 
@@ -249,11 +249,11 @@ class _NotKept(Exception):
     """Late rows cannot be kept in a run; the message says why."""
 
 
-def _known(found: Found, declared: Operator | None) -> Operator | None:
+def _known(in_plan: Found, declared: Operator | None) -> Operator | None:
     """Return the operator that drops a stream's rows; None when none does, or it is not known."""
-    if not isinstance(found, NoOperator):
-        return found
-    return None if found.kind in {"NothingLate", "Unsupported", "Uncounted"} else declared
+    if not isinstance(in_plan, NoOperator):
+        return in_plan
+    return None if in_plan.kind in {"NothingLate", "Unsupported", "Uncounted"} else declared
 
 
 @checked()

@@ -77,8 +77,8 @@ def is_off(files: HadoopFiles) -> bool:
 
 def _spans_in(files: HadoopFiles, folder: str) -> list[tuple[int, int]]:
     """Return the first and last batches that names in a folder stand for; a crash may have left others there."""
-    found = [re.fullmatch(r"([0-9]+)-([0-9]+)", name) for name in files.names(folder)]
-    return [(int(name[1]), int(name[2])) for name in found if name]
+    spans = [re.fullmatch(r"([0-9]+)-([0-9]+)", name) for name in files.names(folder)]
+    return [(int(name[1]), int(name[2])) for name in spans if name]
 
 
 def _gaps_in(files: HadoopFiles, folder: str) -> list[Unknown]:
@@ -129,10 +129,10 @@ class SideFolder:
         self.clear(self.done())
         rows.hint("rebalance").write.mode("overwrite").parquet(self._files.path(_WRITING))
         # Parquet knows it without being read, and an event that Spark drops when it is busy is not waited for.
-        found = rows.sparkSession.read.parquet(self._files.path(_WRITING)).count()
-        if found:
+        late = rows.sparkSession.read.parquet(self._files.path(_WRITING)).count()
+        if late:
             self._files.rename(_WRITING, f"{_FROM}{first}")
-        return found
+        return late
 
     def clear(self, done: int) -> None:
         """Delete what was written for batches after ``done``."""
@@ -163,8 +163,8 @@ class SideFolder:
         """Record that all batches up to ``batch`` are dealt with."""
         before = numbers_in(self._files, _DONE)
         self._files.write_whole(f"{_DONE}/{batch}", json.dumps(self._owner))
-        for each in before:
-            self._files.delete(f"{_DONE}/{each}")
+        for number in before:
+            self._files.delete(f"{_DONE}/{number}")
         for first, last in self.off():
             if last <= batch:
                 self._files.delete(f"{_OFF}/{first}-{last}")
@@ -205,8 +205,8 @@ class SideFolder:
         recorded = self._recorded(_FUTURE)
 
         def of(batch: int) -> FutureRowTreatment | None:
-            found = recorded(batch)
-            return None if found is None else FutureRowTreatment.from_json(found)
+            treatment = recorded(batch)
+            return None if treatment is None else FutureRowTreatment.from_json(treatment)
 
         return of
 
@@ -216,14 +216,14 @@ class SideFolder:
         Runs all of whose batches are before ``kept_from`` are forgotten.
         """
         begun = numbers_in(self._files, _RUNS)
-        for each in begun[: max(bisect_right(begun, kept_from) - 1, 0)]:
-            self._files.delete(f"{_RUNS}/{each}")
+        for number in begun[: max(bisect_right(begun, kept_from) - 1, 0)]:
+            self._files.delete(f"{_RUNS}/{number}")
         self._files.write_whole(f"{_RUNS}/{first}", json.dumps(asdict(run)))
 
     def run_of(self, batch: int) -> ReportedRun | None:
         """Return what reports say of the run that had a batch; None when it was not recorded."""
-        found = self._recorded(_RUNS)(batch)
-        return None if found is None else read_object(ReportedRun, found)
+        run = self._recorded(_RUNS)(batch)
+        return None if run is None else read_object(ReportedRun, run)
 
     def _recorded(self, name: str) -> Callable[[int], Any]:
         """Return what gives the JSON that was recorded for a batch; None when none was."""

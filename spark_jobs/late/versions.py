@@ -83,13 +83,13 @@ class VersionLog:
         first = max((number for number in self._numbers(_OPEN) if number < batch), default=-1)
         opened = None if first < 0 else self._read(f"{_OPEN}/{first}")
         changed = [self.changed(number) for number in range(first + 1, batch)]
-        found = [entry for entry in changed if entry is not None]
-        if len(found) < len(changed) or (first >= 0 and opened is None):
+        entries = [entry for entry in changed if entry is not None]
+        if len(entries) < len(changed) or (first >= 0 and opened is None):
             raise VersionLogError(
                 f"late=revise cannot go on at batch {batch}: it has not seen every batch before it. A query begins "
                 "with late=revise from a new checkpoint; one that had it keeps it"
             )
-        return opened, found
+        return opened, entries
 
     def changed(self, batch: int) -> LoggedWindows | None:
         """Return what changed in a batch; None when it is not there."""
@@ -210,14 +210,14 @@ class OpenWindows(Generic[V]):
             else:
                 window.value = value
             seen[key] = window
-        found: list[NewVersion[V]] = []
+        versions: list[NewVersion[V]] = []
         for end_us in sorted(end_us for end_us in self._by_end if end_us <= early_us):
             is_final = end_us <= watermark_us
             whole = is_final or end_us > self._early_us
             for window in (self._by_end if whole else touched).get(end_us, {}).values():
                 window.version += 1
-                found.append(NewVersion(window.version, is_final, window.value))
+                versions.append(NewVersion(window.version, is_final, window.value))
             if is_final:
                 del self._by_end[end_us]
         self._early_us = early_us
-        return found
+        return versions

@@ -77,7 +77,7 @@ def _by_partition(offsets: Offsets) -> dict[tuple[str, int], int] | None:
             return None
     if not isinstance(offsets, Mapping) or not offsets:
         return None
-    found: dict[tuple[str, int], int] = {}
+    by_partition: dict[tuple[str, int], int] = {}
     for topic, partitions in offsets.items():
         if not isinstance(partitions, Mapping):
             return None
@@ -89,8 +89,8 @@ def _by_partition(offsets: Offsets) -> dict[tuple[str, int], int] | None:
                 or offset < 0
             ):
                 return None
-            found[topic, int(partition)] = offset
-    return found
+            by_partition[topic, int(partition)] = offset
+    return by_partition
 
 
 def _is_partition(name: object) -> bool:

@@ -79,11 +79,11 @@ class ClosingTarget:
         return min(*allowed, max(map(self._newest_key_us, seen))) // SPARK_TICK_US
 
     def _target_us(self, metric: str) -> int | None:
-        given = self._inputs[metric]
-        own_us = self._newest_us[metric] - given.bound_us
-        steered_us = own_us if given.steered_us is None else given.steered_us()
-        by_clock_us = None if given.delay_us is None else self._began_us - given.delay_us
-        return max((each for each in (steered_us, by_clock_us) if each is not None), default=None)
+        its_input = self._inputs[metric]
+        own_us = self._newest_us[metric] - its_input.bound_us
+        steered_us = own_us if its_input.steered_us is None else its_input.steered_us()
+        by_clock_us = None if its_input.delay_us is None else self._began_us - its_input.delay_us
+        return max((us for us in (steered_us, by_clock_us) if us is not None), default=None)
 
     def _newest_key_us(self, metric: str) -> int:
         event_us = np.array([self._newest_us[metric]], np.int64)

@@ -81,9 +81,9 @@ class FutureRowRule:
             return df.withColumn(AHEAD, F.when(self.beyond_arrival(), SET_ASIDE).otherwise(TAKEN))
         by_broker = F.col(quoted(str(self.arrival_type))) == _LOG_APPEND
         time, arrival = F.col(quoted(self.event_time)), F.col(quoted(str(self.arrival_time)))
-        found = F.when(by_broker & self.beyond_arrival(), SET_BACK).otherwise(TAKEN)
+        ahead = F.when(by_broker & self.beyond_arrival(), SET_BACK).otherwise(TAKEN)
         set_back = F.when(F.col(AHEAD) == TAKEN, time).otherwise(arrival.cast("timestamp"))
-        return self._with_time(df.withColumn(AHEAD, found), set_back)
+        return self._with_time(df.withColumn(AHEAD, ahead), set_back)
 
     def set_back(
         self, tapped: DataFrame, granule_us: int, closed: Closed, classes: JavaClasses | None = None

@@ -46,10 +46,10 @@ class KnownPartitions:
             numbers = numbers_in(files, FOLDER)
             self._number = max(numbers, default=0)
             text = files.read(f"{FOLDER}/{self._number}") if numbers else None
-            found = {} if text is None else json.loads(text)
+            kept = {} if text is None else json.loads(text)
             return {
                 str(stream): {str(name): int(base_us) for name, base_us in bases.items()}
-                for stream, bases in found.items()
+                for stream, bases in kept.items()
             }
         except Exception as error:  # noqa: BLE001 - the file may hold anything
             _log.warning("how far partitions had come cannot be read from %s: %s", self._checkpoint, error)
@@ -61,8 +61,8 @@ class KnownPartitions:
         """Keep how far the partitions have come: at once if there is a new one, else once a second."""
         now_s = time.monotonic()
         new = self._kept is None or _names(self._kept) != _names(bases)
-        due = new or at_once or now_s >= self._kept_s + KEEP_SECONDS
-        if not bases or bases == self._kept or not due:
+        is_time = new or at_once or now_s >= self._kept_s + KEEP_SECONDS
+        if not bases or bases == self._kept or not is_time:
             return
         self._kept, self._kept_s = bases, now_s
         try:

@@ -76,18 +76,18 @@ class StreamHistory:
 
     def _newest(self, ended: Callable[[], bool]) -> list[Report]:
         """Return the newest reports, the oldest of them first."""
-        found: list[Report] = []
+        reports: list[Report] = []
         cells, cursor = 0, None
         try:
-            while len(found) < HISTORY_BATCHES and cells < HISTORY_CELLS and not ended():
+            while len(reports) < HISTORY_BATCHES and cells < HISTORY_CELLS and not ended():
                 page, cursor = self.client.sent_reports(self.job, self.stream, _PAGE, cursor)
-                found += page
+                reports += page
                 cells += sum(len(report.counts.rows) for report in page)
                 if cursor is None:
                     break
         except RequestRejected as error:
             _log.warning("stream %s: its earlier reports cannot be used: %s", self.stream, error)
-        return found[:HISTORY_BATCHES][::-1]
+        return reports[:HISTORY_BATCHES][::-1]
 
 
 class LearnedFiles:
@@ -122,8 +122,8 @@ class LearnedFiles:
 
     def write(self, learned: Mapping[str, Learned]) -> None:
         """Write what is new of these streams."""
-        for stream, each in learned.items():
-            packed = each.packed()
+        for stream, of_stream in learned.items():
+            packed = of_stream.packed()
             if self._written.get(stream) == packed:
                 continue
             try:
@@ -184,14 +184,14 @@ class LearnedSaver:
             self._files.put_aside(stream, learned)
 
     def _begin_with_history(self) -> None:
-        for found in self._live.begun_anew(self._run_id):
-            name, history, now_s = found.stream.name, found.stream.history, time.monotonic()
+        for begun in self._live.begun_anew(self._run_id):
+            name, history, now_s = begun.stream.name, begun.stream.history, time.monotonic()
             if history is None or now_s < self._asked_s.get(name, -math.inf) + SAVE_SECONDS:
                 continue
             self._asked_s[name] = now_s
             try:
                 learned = history.learned(
-                    found.setup, found.stream.ceiling_us, found.due_us, self._ended.is_set
+                    begun.setup, begun.stream.ceiling_us, begun.due_us, self._ended.is_set
                 )
             except ControllerUnavailable as error:
                 _log.info("stream %s: its live policy begins anew for now: %s", name, error)

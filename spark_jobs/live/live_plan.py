@@ -154,8 +154,8 @@ class LiveExtension(Extension):
     def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Save what was learned, and forget the run."""
         for its in (self._closing, self._steering, self._savers):
-            if (each := its.pop(run.run_id, None)) is not None:
-                each.finish()
+            if (part := its.pop(run.run_id, None)) is not None:
+                part.finish()
         for metric in run.streams:
             if (stream := self.queries.stream(metric)) is not None:
                 stream.orders.ended(run.run_id)

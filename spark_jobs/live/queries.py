@@ -250,11 +250,11 @@ class LiveQueries:
         """Return by stream and partition how far a run has come, in microseconds; no partitions where they are many."""
         with self._lock:
             query = self._queries.get(run_id)
-            found: dict[str, dict[str, int]] = {}
+            by_stream: dict[str, dict[str, int]] = {}
             for entry in [] if query is None else query.streams.values():
                 bases_us = dict(entry.policy.partitions.bases_us)
-                found[entry.stream.name] = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
-            return found
+                by_stream[entry.stream.name] = {} if len(bases_us) > _MAX_PARTITIONS else bases_us
+            return by_stream
 
     def wanted_us(self, run_id: str, metric: str) -> int | None:
         """Return where the policy of a stream lets the watermark be, in microseconds, whatever other inputs hold.

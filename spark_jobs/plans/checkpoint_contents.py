@@ -124,13 +124,13 @@ def read_contents(spark: SparkSession, folder: str, limit: int) -> Contents:
 
 def _newest(log: OffsetLog, count: int) -> dict[int, LogEntry]:
     """Return the newest entries in ascending order; one that is purged meanwhile is left out."""
-    found = {}
+    entries = {}
     for number in list(log)[-count:]:
         try:
-            found[number] = log[number]
+            entries[number] = log[number]
         except KeyError:
             continue
-    return found
+    return entries
 
 
 def _watermarks(entries: Mapping[int, LogEntry], limit: int) -> list[BatchWatermark]:
@@ -139,11 +139,11 @@ def _watermarks(entries: Mapping[int, LogEntry], limit: int) -> list[BatchWaterm
         for (_, before), (number, entry) in pairwise(entries.items())
         if before.watermark_ms
     }
-    found = [
+    rows = [
         BatchWatermark(number, entry.clock_ms, entry.watermark_ms, moved.get(number))
         for number, entry in entries.items()
     ]
-    return found[::-1][:limit]
+    return rows[::-1][:limit]
 
 
 def _with_state(spark: SparkSession, files: HadoopFiles, contents: Contents, limit: int) -> Contents:

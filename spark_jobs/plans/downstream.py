@@ -55,9 +55,9 @@ class PlanOperators:
     @property
     def unforeseen(self) -> tuple[str | None, bool]:
         """Why the size of the state does not follow from the bound, None when it does; whether it grows for ever."""
-        endless = next((each.never_forgets.text for each in self.stateful if each.never_forgets), None)
-        keeping = [each for each in self.stateful if each.rule.kept != "one row"]
-        other = next((each for each in keeping if not each.rule.follows_bound), None)
+        endless = next((one.never_forgets.text for one in self.stateful if one.never_forgets), None)
+        keeping = [operator for operator in self.stateful if operator.rule.kept != "one row"]
+        other = next((operator for operator in keeping if not operator.rule.follows_bound), None)
         if endless is not None or other is None:
             several = f"{len(keeping)} operators keep rows, and Spark counts them together"
             return endless or (several if len(keeping) > 1 else None), endless is not None
@@ -85,17 +85,17 @@ class PlanOperators:
         in_live = frozenset(live)
         behind: set[DelayedOperator] = {"windows", "sessions"} if isinstance(operator, RowLevel) else set()
         windows, horizons = [], []
-        for each in self.operators:
-            decided = each.decided
+        for one in self.operators:
+            decided = one.decided
             if decided.horizon_ms is None:
                 if decided.retention_ms or decided.operator in behind:
                     windows.append(decided.retention_ms)
             else:
                 # Where an input's event time was dropped on the way, the horizon is another input's delay.
-                moves = metric in each.metrics - in_live and decided.horizon_ms == bound_ms
+                moves = metric in one.metrics - in_live and decided.horizon_ms == bound_ms
                 horizons.append(_Horizon(decided.retention_ms, decided.horizon_ms, moves))
         farthest = max(horizons, key=lambda one: one.retention_ms + one.horizon_ms, default=None)
-        others = [each.delay_ms for each in self.delays if not each.metrics & {metric, *in_live}]
+        others = [delay.delay_ms for delay in self.delays if not delay.metrics & {metric, *in_live}]
         unforeseen, grows = self.unforeseen
         if not windows and farthest is None and not unsafe and unforeseen is None and not self.range_ms:
             return None
@@ -150,9 +150,9 @@ def read_operators(
     reader.read(planned)
     widest_ms = bound_ms
     if widest_ms is None:
-        widest_ms = max((each.delay_ms for each in reader.delays), default=0)
-    found = [each._replace(decided=replace(each.decided, bound_ms=widest_ms)) for each in reader.operators]
-    return PlanOperators(found, reader.delays, reader.stateful, reader.event_times, reader.range_ms)
+        widest_ms = max((delay.delay_ms for delay in reader.delays), default=0)
+    operators = [one._replace(decided=replace(one.decided, bound_ms=widest_ms)) for one in reader.operators]
+    return PlanOperators(operators, reader.delays, reader.stateful, reader.event_times, reader.range_ms)
 
 
 class _Below(NamedTuple):

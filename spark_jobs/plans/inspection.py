@@ -57,39 +57,35 @@ def _show(contents: Contents) -> None:
         ("batch", "planned at", "watermark", "moved by", "behind the clock"),
         [
             (
-                str(each.batch),
-                _moment(each.planned_ms),
-                _moment(each.watermark_ms or None),
-                _UNKNOWN if each.moved_ms is None else format_duration(each.moved_ms * 1_000),
-                format_about((each.planned_ms - each.watermark_ms) * 1_000)
-                if each.watermark_ms
-                else _UNKNOWN,
+                str(row.batch),
+                _moment(row.planned_ms),
+                _moment(row.watermark_ms or None),
+                _UNKNOWN if row.moved_ms is None else format_duration(row.moved_ms * 1_000),
+                format_about((row.planned_ms - row.watermark_ms) * 1_000) if row.watermark_ms else _UNKNOWN,
             )
-            for each in contents.batches
+            for row in contents.batches
         ],
     )
     _show_table(
-        console, ("source", "read up to"), [(each.source, _offset(each)) for each in contents.sources]
+        console, ("source", "read up to"), [(read.source, _offset(read)) for read in contents.sources]
     )
     _show_table(
         console,
         ("operator", "state", "rows", "windows", "goes by", "oldest", "newest", "bound at first"),
-        [_row(each) for each in contents.state],
+        [_row(part) for part in contents.state],
     )
     for part in contents.state:
         if part.unread is not None:
             console.print(f"operator {part.operator}{_part(part)} is not read: {part.unread}; {_WAY_OUT}")
-        windows = [
-            each for each in contents.windows if (each.operator, each.part) == (part.operator, part.part)
-        ]
+        windows = [one for one in contents.windows if (one.operator, one.part) == (part.operator, part.part)]
         of = f"windows of operator {part.operator}{_part(part)}"
         _show_table(
             console,
             (f"{of}: start", "end", "rows", "closes when the watermark rises by"),
-            [_window(each, contents.watermark_ms) for each in windows],
+            [_window(window, contents.watermark_ms) for window in windows],
         )
         if (part.windows or 0) > len(windows):
-            rows = (part.rows or 0) - sum(each.rows for each in windows)
+            rows = (part.rows or 0) - sum(window.rows for window in windows)
             more = plural((part.windows or 0) - len(windows), "later window")
             console.print(f"and {more} with {plural(rows, 'row')}: --limit shows more")
 
@@ -113,7 +109,7 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
     elif not contents.state:
         facts.append(("state", "none"))
     else:
-        rows = sum(each.rows or 0 for each in contents.state)
+        rows = sum(part.rows or 0 for part in contents.state)
         store = (contents.state_store or "").rpartition(".")[2]
         facts.append(("state", f"{plural(rows, 'row')}{store and f' in {store}'}"))
     return facts
@@ -154,11 +150,11 @@ def _window(window: StateWindow, watermark_ms: int | None) -> tuple[str, ...]:
 def _show_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not rows:
         return
-    found = Table(*columns, box=None, pad_edge=False)
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        found.add_row(*row)
+        table.add_row(*row)
     console.print()
-    console.print(found)
+    console.print(table)
 
 
 def _moment_us(time_us: int | None) -> str:

@@ -80,9 +80,9 @@ def _returned(names: dict[str, Any], function: str) -> list[Wanted]:
         raise JobNotCheckedError(f"there is no function {function}")
     returned = names[function]()
     frames = [returned] if isinstance(returned, DataFrame) else list(returned or [])
-    if not all(isinstance(each, DataFrame) and each.isStreaming for each in frames):
+    if not all(isinstance(frame, DataFrame) and frame.isStreaming for frame in frames):
         raise JobNotCheckedError(f"{function} must return a streaming DataFrame, or several")
-    return [Wanted(each) for each in frames]
+    return [Wanted(frame) for frame in frames]
 
 
 class _Waits(BaseException):
@@ -111,9 +111,9 @@ def _intercepted(collect: Callable[[Wanted], None]) -> Iterator[None]:
         writer._tidemark_mode = mode  # type: ignore[attr-defined]  # noqa: SLF001 - Spark's own is not to be read
         return originals[DataStreamWriter, "outputMode"](writer, mode)  # type: ignore[no-any-return]
 
-    def trigger(writer: DataStreamWriter, **given: Any) -> DataStreamWriter:
-        writer._tidemark_run_end = _run_end(given)  # type: ignore[attr-defined]  # noqa: SLF001
-        return originals[DataStreamWriter, "trigger"](writer, **given)  # type: ignore[no-any-return]
+    def trigger(writer: DataStreamWriter, **rule: Any) -> DataStreamWriter:
+        writer._tidemark_run_end = _run_end(rule)  # type: ignore[attr-defined]  # noqa: SLF001
+        return originals[DataStreamWriter, "trigger"](writer, **rule)  # type: ignore[no-any-return]
 
     def query_name(writer: DataStreamWriter, name: str) -> DataStreamWriter:
         writer._tidemark_name = name  # type: ignore[attr-defined]  # noqa: SLF001

@@ -85,10 +85,10 @@ def _read(helper: Any, join: _Node, as_written: _Node) -> StreamJoin:
     """Return a join as Spark's physical operator will see it, named as it is written."""
     kind = _TYPES.get(join.joinType().toString(), "other")
     left, right = _input(join.left(), as_written.left()), _input(join.right(), as_written.right())
-    found = _jvm().org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys.unapply(join)
-    if not found.isDefined():
+    equal_keys = _jvm().org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys.unapply(join)
+    if not equal_keys.isDefined():
         return StreamJoin(kind, left, right, keys=(), refused=_NO_EQUALITY)
-    _, left_keys, right_keys, condition, *_ = _items_of_product(found.get())
+    _, left_keys, right_keys, condition, *_ = _items_of_product(equal_keys.get())
     pairs = [(one.sql(), other.sql()) for one, other in zip(items(left_keys), items(right_keys), strict=True)]
     keys = tuple(f"{one} = {other}" for one, other in pairs)
     try:
@@ -133,7 +133,7 @@ def _read(helper: Any, join: _Node, as_written: _Node) -> StreamJoin:
 def _input(planned: _Node, as_written: _Node) -> JoinInput:
     """Return what is known of one side before its join is."""
     # A column that nothing reads is gone from the optimised plan, and still has its watermark.
-    column = next((each for node in (planned, as_written) for each in _event_times(node.outputSet())), None)
+    column = next((time for node in (planned, as_written) for time in _event_times(node.outputSet())), None)
     if column is not None:
         is_window = column.dataType().typeName() == "struct"
         return JoinInput(column.name(), delay_ms(column), None, is_window=is_window)
@@ -165,7 +165,7 @@ def _ranges(join: _Node, condition: _Node) -> tuple[list[str], list[str]]:
         ):
             ranges.append(_text(part))
         elif all(
-            any(side.contains(each) for each in _event_times(part.references())) for side in (left, right)
+            any(side.contains(time) for time in _event_times(part.references())) for side in (left, right)
         ):
             unreadable.append(_text(part))
     return ranges, unreadable

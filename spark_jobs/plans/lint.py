@@ -67,11 +67,11 @@ def check(
         print(f"lint: {job} fails before it is checked: {error}", file=sys.stderr)  # noqa: T201
         return 2
     if write is not None:
-        write({"queries": [_as_json(each) for each in checked]})
+        write({"queries": [_as_json(query) for query in checked]})
     else:
-        for number, each in enumerate(checked, 1):
-            _show(console, number, each)
-    return int(any(finding.severity == "error" for each in checked for finding in each.findings))
+        for number, query in enumerate(checked, 1):
+            _show(console, number, query)
+    return int(any(finding.severity == "error" for query in checked for finding in query.findings))
 
 
 def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
@@ -83,25 +83,25 @@ def _check(wanted: Wanted, bound_ms: int | None) -> _Checked:
     plan = read_plan(analysed, session.sessionState().optimizer(), mode)
     # Which checkpoint it will run from, and with which bounds that ran, is not known here.
     bindings = listener_of(spark).bindings_in(plan)
-    found = check_own_times(plan.own_times, bindings, {})
+    findings = check_own_times(plan.own_times, bindings, {})
     inputs = len(plan.watermarks)
     ended = last_windows(run_end_with(wanted.run_end, bindings, inputs), mode, inputs)
-    found += [] if ended is None else [ended]
+    findings += [] if ended is None else [ended]
     if joins is not None:
-        found += judge_joins(joins)
+        findings += judge_joins(joins)
     elif (refused := refusal(session, analysed, mode)) is not None:
-        found.append(refused_start(refused))
+        findings.append(refused_start(refused))
     if mode == "append":
-        found += never_emits(analysed, session.sessionState().conf())
+        findings += never_emits(analysed, session.sessionState().conf())
     read = read_operators(session, analysed, joins, bound_ms, mode)
-    found += judge_state(read.stateful, read.event_times)
-    operators = [each for each, _ in read.operators]
-    return _Checked(wanted.name, mode, joins, worst_first(found), operators)
+    findings += judge_state(read.stateful, read.event_times)
+    operators = [operator for operator, _ in read.operators]
+    return _Checked(wanted.name, mode, joins, worst_first(findings), operators)
 
 
 def _as_json(checked: _Checked) -> dict[str, object]:
     document = asdict(checked)
-    document["operators"] = [{**asdict(each), "after_ms": each.after_ms} for each in checked.operators]
+    document["operators"] = [{**asdict(one), "after_ms": one.after_ms} for one in checked.operators]
     if checked.joins is not None:
         document["joins"]["starts"] = checked.joins.starts
     return document
@@ -115,8 +115,8 @@ def _show(console: Console, number: int, checked: _Checked) -> None:
         _show_joins(console, checked.joins)
     if checked.operators:
         decided = Table("operator", "what the bounds decide", box=None, pad_edge=False)
-        for each in checked.operators:
-            decided.add_row(each.operator, each.text)
+        for operator in checked.operators:
+            decided.add_row(operator.operator, operator.text)
         console.print(decided)
         console.print()
     findings = Table("severity", "where", "finding", "instead", box=None, pad_edge=False)

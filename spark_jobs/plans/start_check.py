@@ -102,12 +102,14 @@ class PlanCheck(Extension):
         self,
         run: QueryRun,
         metric: str,
-        found: Acknowledgement,
+        acknowledgement: Acknowledgement,
         batch_id: int,  # noqa: ARG002 - the same in all
     ) -> Acknowledgement:
-        """Return ``found`` with what the bound decides at operators behind the stream's own."""
+        """Return ``acknowledgement`` with what the bound decides at operators behind the stream's own."""
         checked = self._runs.get(run.run_id)
-        return found if checked is None else replace(found, downstream=checked.downstream.get(metric))
+        if checked is None:
+            return acknowledgement
+        return replace(acknowledgement, downstream=checked.downstream.get(metric))
 
     def ended(self, run: QueryRun, error: str) -> None:  # noqa: ARG002 - whatever it is
         """Forget a run."""
@@ -123,7 +125,7 @@ def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dic
             metric,
             judging.operator,
             bound_ms=bindings[metric].bound_ms,
-            live=[each for each in run.streams if bindings[each].moves],
+            live=[one for one in run.streams if bindings[one].moves],
             unsafe=bool(plan.own_times) and not confirmed,
         )
         for metric, judging in run.streams.items()
@@ -193,8 +195,8 @@ class LastBounds:
             return {}
         try:
             text = HadoopFiles(self._spark, self._checkpoint).read(FILE)
-            found = {} if text is None else json.loads(text)
-            return {str(stream): int(bound_ms) for stream, bound_ms in found.items()}
+            bounds = {} if text is None else json.loads(text)
+            return {str(stream): int(bound_ms) for stream, bound_ms in bounds.items()}
         except (Py4JError, ValueError, TypeError, AttributeError) as error:
             _log.warning("the last bounds of %s cannot be read: %s", self._checkpoint, error)
             return {}
@@ -224,12 +226,12 @@ def never_emits(plan: Any, conf: Any) -> list[Finding]:
     Raises:
         Py4JError: when the plan cannot be walked.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if str(conf.getConfString("spark.sql.streaming.multipleWatermarkPolicy", "min")).lower() != "max":
-        found += _second_watermarks(plan)
+        findings += _second_watermarks(plan)
     if str(conf.getConfString("spark.sql.exchange.reuse", "true")).lower() == "true":
-        found += _aggregates_twice(plan)
-    return found
+        findings += _aggregates_twice(plan)
+    return findings
 
 
 def _second_watermarks(plan: Any) -> Iterator[Finding]:

@@ -134,8 +134,8 @@ class RestartRule:
     def first(self, changes: Sequence[Change], now_s: float) -> DueChange | None:
         """Return the change that is due first; None when there is none. To be called again and again."""
         self._wanted = {change.key: self._wanted_since(change, now_s) for change in changes}
-        due = [DueChange(change, max(self._due_s(change, now_s) - now_s, 0.0)) for change in changes]
-        return min(due, key=lambda one: one.wait_s, default=None)
+        changes_due = [DueChange(change, max(self._due_s(change, now_s) - now_s, 0.0)) for change in changes]
+        return min(changes_due, key=lambda one: one.wait_s, default=None)
 
     def restarted(self, now_s: float) -> None:
         """Note that the query was restarted."""
@@ -182,7 +182,7 @@ def write_marker(path: Path, change: Change, now_us: int) -> None:
     replaces in milliseconds (``bound_ms``, ``before_ms``), and the wall time in microseconds since the epoch
     (``ended_us``).
     """
-    found = {
+    marker = {
         "job": change.job,
         "stream": change.stream,
         "generation": change.generation,
@@ -191,7 +191,7 @@ def write_marker(path: Path, change: Change, now_us: int) -> None:
         "ended_us": now_us,
     }
     try:
-        write_whole(path, json.dumps(found) + "\n")
+        write_whole(path, json.dumps(marker) + "\n")
     except OSError as error:
         _log.error("the marker %s cannot be written: %s", path, error)
 
@@ -215,18 +215,18 @@ class ProvenBounds:
 
         Those are to blame whose bound is not the one that worked. When there are none, the bounds are not the cause.
         """
-        found = []
+        blamed = []
         for key, chosen in bounds.items():
             good = self._worked.get(key)
             if chosen.answer is None or good is None or chosen.bound_ms == good.bound_ms:
                 continue
             self._failed[key] = chosen.answer
             failed_for, worked = (format_duration(one.bound_ms * 1_000) for one in (chosen, good))
-            found.append(
+            blamed.append(
                 f"{'/'.join(key)}: generation {chosen.answer.generation}, {failed_for}, failed and is not tried again; "
                 f"{worked} is put back"
             )
-        return found
+        return blamed
 
     def has_failed(self, key: _Key, answer: BoundAnswer) -> bool:
         """Return whether ``answer`` is one that the query failed with."""

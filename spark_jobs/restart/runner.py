@@ -202,15 +202,15 @@ class AdaptiveQuery:
     def _due(self, run: _Run) -> Change | None:
         changes = [change for choice in run.choices.values() if (change := self._change(choice))]
         now_s = self._parts.monotonic()
-        due = self._rule.first(changes, now_s)
-        if due is None:
+        first = self._rule.first(changes, now_s)
+        if first is None:
             self._logged = None
             return None
-        if not due.wait_s:
-            return due.change
-        if due.change != self._logged:
-            self._logged = due.change
-            _log.warning("%s; the query restarts for it in %s", due.change, _rough(due.wait_s))
+        if not first.wait_s:
+            return first.change
+        if first.change != self._logged:
+            self._logged = first.change
+            _log.warning("%s; the query restarts for it in %s", first.change, _rough(first.wait_s))
         return None
 
     def _change(self, choice: Choice) -> Change | None:
@@ -277,8 +277,7 @@ class AdaptiveQuery:
         blamed = self._proven.fail(failed)
         if blamed:
             wait_s = self._rule.failed(self._parts.monotonic())
-            found = "; ".join(blamed)
-            _log.warning("%s; a newer one is tried in %s at the earliest", found, _rough(wait_s))
+            _log.warning("%s; a newer one is tried in %s at the earliest", "; ".join(blamed), _rough(wait_s))
         while self._tries < _TRIES:
             self._tries += 1
             longest_s = min(_FIRST_PAUSE_S * 2.0**self._tries, _LONGEST_PAUSE_S)

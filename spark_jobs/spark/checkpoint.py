@@ -77,7 +77,7 @@ class HadoopFiles:
     def names(self, folder: str = "") -> list[str]:
         """Return the names in a folder; none when it is not there."""
         try:
-            return [str(each.getPath().getName()) for each in self._system.listStatus(self._path(folder))]
+            return [str(status.getPath().getName()) for status in self._system.listStatus(self._path(folder))]
         except Py4JJavaError as error:
             if _is_missing(error):
                 return []
@@ -300,8 +300,8 @@ class Checkpoint:
         if text is None:
             return None
         try:
-            found = json.loads(text.splitlines()[1]).get("nextBatchWatermarkMs")
-            return None if found is None else int(found)
+            next_ms = json.loads(text.splitlines()[1]).get("nextBatchWatermarkMs")
+            return None if next_ms is None else int(next_ms)
         except (ValueError, IndexError, TypeError, AttributeError) as error:
             raise LogFormatError(
                 f"{self.files.path(f'commits/{batch}')} cannot be read: {error!r}; it is damaged, or a newer Spark "

@@ -114,7 +114,7 @@ def read_state(spark: SparkSession, files: HadoopFiles, batch: int, windows: int
     """
     # A session makes what its state stores report to with its first query, and reading them needs it (4.2).
     spark._jsparkSession.streams()  # noqa: SLF001 - it is made by this call in the JVM
-    found = State([], [])
+    state = State([], [])
     for operator in _operators(spark, files):
         for part, options in operator.parts:
             reader = spark.read.format("statestore").option("batchId", batch)
@@ -124,22 +124,22 @@ def read_state(spark: SparkSession, files: HadoopFiles, batch: int, windows: int
                 rows, open_windows = _read(reader.load(files.uri), what, windows)
             except (PySparkException, Py4JJavaError) as error:
                 rows, open_windows = replace(what, unread=_reason_of(error)), []
-            found.parts.append(rows)
-            found.windows.extend(open_windows)
-    return found
+            state.parts.append(rows)
+            state.windows.extend(open_windows)
+    return state
 
 
 def _reason_of(error: Exception) -> str:
     """Return what Spark says is wrong, in one line: of nested errors the first one that Spark words, else the last."""
     if not isinstance(error, Py4JJavaError):
         return " ".join(str(error).split())
-    cause, said = error.java_exception, ""
+    cause, text = error.java_exception, ""
     while cause is not None:
-        said = str(cause.getMessage() or said)
-        if said.startswith("["):
+        text = str(cause.getMessage() or text)
+        if text.startswith("["):
             break
         cause = cause.getCause()
-    return " ".join(said.split())
+    return " ".join(text.split())
 
 
 def _operators(spark: SparkSession, files: HadoopFiles) -> list[_Operator]:
@@ -148,14 +148,12 @@ def _operators(spark: SparkSession, files: HadoopFiles) -> list[_Operator]:
         named = spark.read.format("state-metadata").load(files.uri).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise ValueError(f"{files.path('state/*/_metadata')} cannot be read: {_reason_of(error)}") from error
-    found = {
-        each.operatorId: _Operator(each.operatorId, each.operatorName, _parts_of(each)) for each in named
-    }
+    operators = {row.operatorId: _Operator(row.operatorId, row.operatorName, _parts_of(row)) for row in named}
     for number in numbers_in(files, "state"):
-        if number not in found:
+        if number not in operators:
             is_join = any(name.startswith("left-") for name in files.names(f"state/{number}/0"))
-            found[number] = _Operator(number, _JOIN if is_join else None, _SIDES if is_join else _WHOLE)
-    return [found[number] for number in sorted(found)]
+            operators[number] = _Operator(number, _JOIN if is_join else None, _SIDES if is_join else _WHOLE)
+    return [operators[number] for number in sorted(operators)]
 
 
 def _parts_of(operator: Row) -> Sequence[tuple[str | None, Mapping[str, str]]]:
@@ -163,9 +161,9 @@ def _parts_of(operator: Row) -> Sequence[tuple[str | None, Mapping[str, str]]]:
         return _SIDES
     properties = json.loads(operator.asDict().get("operatorProperties") or "{}")
     variables = sorted(
-        str(each["stateName"])
-        for each in properties.get("stateVariables", ())
-        if each["stateVariableType"] != "TimerState"
+        str(described["stateName"])
+        for described in properties.get("stateVariables", ())
+        if described["stateVariableType"] != "TimerState"
     )
     return [(variable, {_VARIABLE: variable}) for variable in variables] or _WHOLE
 
@@ -185,7 +183,7 @@ def _read(state: DataFrame, what: StateRows, windows: int) -> tuple[StateRows, l
         newest_us=row.newest,
         first_bound_ms=time.delay_ms,
     )
-    return rows, [StateWindow(what.operator, what.part, each.start, each.end, each.rows) for each in shown]
+    return rows, [StateWindow(what.operator, what.part, row.start, row.end, row.rows) for row in shown]
 
 
 def _counted(state: DataFrame, time: _Time | None, windows: int) -> tuple[Row, list[Row]]:
@@ -215,27 +213,27 @@ def _counted(state: DataFrame, time: _Time | None, windows: int) -> tuple[Row, l
 def _time_of(schema: StructType) -> _Time | None:
     """Return the column of a state's rows by which they go: a window, an event time, or when they expire."""
     columns = list(_columns_of(schema))
-    expiry = next((column for column, each in columns if each.name == _EXPIRY), None)
+    expiry = next((column for column, field in columns if field.name == _EXPIRY), None)
     if expiry is not None:
         return _Time(_EXPIRY, expiry, False, None)
     marked = [
-        each for each in columns if TIME_WINDOW in each[1].metadata or SESSION_WINDOW in each[1].metadata
+        pair for pair in columns if TIME_WINDOW in pair[1].metadata or SESSION_WINDOW in pair[1].metadata
     ]
-    marked += [each for each in columns if DELAY in each[1].metadata]
-    for column, each in marked:
-        delay = each.metadata.get(DELAY)
-        if isinstance(each.dataType, StructType) and {"start", "end"} <= set(each.dataType.names):
-            return _Time(each.name, column, True, delay)
-        if isinstance(each.dataType, TimestampType | TimestampNTZType):
-            return _Time(each.name, _micros(column), False, delay)
+    marked += [pair for pair in columns if DELAY in pair[1].metadata]
+    for column, field in marked:
+        delay = field.metadata.get(DELAY)
+        if isinstance(field.dataType, StructType) and {"start", "end"} <= set(field.dataType.names):
+            return _Time(field.name, column, True, delay)
+        if isinstance(field.dataType, TimestampType | TimestampNTZType):
+            return _Time(field.name, _micros(column), False, delay)
     return None
 
 
 def _columns_of(schema: StructType) -> Iterator[tuple[Column, StructField]]:
     for part in schema:
         if part.name in {"key", "value"} and isinstance(part.dataType, StructType):
-            for each in part.dataType:
-                yield F.col(f"{part.name}.{quoted(each.name)}"), each
+            for field in part.dataType:
+                yield F.col(f"{part.name}.{quoted(field.name)}"), field
 
 
 def _micros(column: Column) -> Column:

@@ -77,9 +77,9 @@ def read_event_time(df: DataFrame, event_time: str, delay: str) -> EventTime | N
     except (AnalysisException, IllegalArgumentException, Py4JJavaError) as error:
         if _IN_PIPELINE_FUNCTION in str(error):
             raise ValueError(_OUTSIDE) from error
-        said = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+        why = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
         raise ValueError(
-            f"Spark refuses withWatermark({event_time!r}, ...): {said}{_hint(df, event_time)}"
+            f"Spark refuses withWatermark({event_time!r}, ...): {why}{_hint(df, event_time)}"
         ) from error
     field = next((field for field in schema if DELAY in field.metadata), None)
     if field is None:
@@ -121,10 +121,10 @@ def column_of(df: DataFrame, name: str) -> str:
     Raises:
         ValueError: when the frame has no such column.
     """
-    found = column_named(df, name)
-    if found is None:
+    column = column_named(df, name)
+    if column is None:
         raise ValueError(f"there is no column {name!r}; the columns are {', '.join(df.columns)}")
-    return found
+    return column
 
 
 def _case_of(df: DataFrame) -> Callable[[str], str]:

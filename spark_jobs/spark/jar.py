@@ -36,14 +36,14 @@ def java_sources() -> dict[str, bytes]:
 
 
 def _read(folder: Traversable, place: str) -> list[tuple[str, bytes]]:
-    found = []
-    for each in folder.iterdir():
-        name = f"{place}{each.name}"
-        if each.is_dir():
-            found += _read(each, f"{name}/")
+    sources = []
+    for entry in folder.iterdir():
+        name = f"{place}{entry.name}"
+        if entry.is_dir():
+            sources += _read(entry, f"{name}/")
         elif name.endswith(".java"):
-            found.append((name, each.read_bytes()))
-    return found
+            sources.append((name, entry.read_bytes()))
+    return sources
 
 
 def built_of(scala: str) -> str:
@@ -80,8 +80,8 @@ def spark_version(jars: list[Path]) -> tuple[str, str]:
         JarsNotFound: when they are not those of a Spark.
     """
     for jar in jars:
-        if found := re.fullmatch(r"spark-core_(\d+\.\d+)-(.+)\.jar", jar.name):
-            return found[1], found[2]
+        if match := re.fullmatch(r"spark-core_(\d+\.\d+)-(.+)\.jar", jar.name):
+            return match[1], match[2]
     raise JarsNotFound("no jars of a Spark here: install pyspark, or name Spark's folder in SPARK_HOME")
 
 
@@ -95,12 +95,12 @@ def installed_jar() -> Path:
     scala, _ = spark_version(jars)
     home = jars[0].parent.parent
     way_out = f"`SPARK_HOME={home} make jar` in a clone of Tidemark builds it, with a JDK 17 or newer"
-    found = sorted(FOLDER.glob(f"{NAME}_{scala}-*.jar"))
-    if not found:
+    built = sorted(FOLDER.glob(f"{NAME}_{scala}-*.jar"))
+    if not built:
         raise JarsNotFound(f"{FOLDER} has no jar for Scala {scala}; {way_out}")
-    if (stamp := _stamp(found[-1])) != built_of(scala):
-        raise JarsNotFound(f"{found[-1]} was built of {stamp}, and this is {built_of(scala)}; {way_out}")
-    return found[-1]
+    if (stamp := _stamp(built[-1])) != built_of(scala):
+        raise JarsNotFound(f"{built[-1]} was built of {stamp}, and this is {built_of(scala)}; {way_out}")
+    return built[-1]
 
 
 def _stamp(jar: Path) -> str:

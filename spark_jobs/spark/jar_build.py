@@ -100,13 +100,13 @@ def javac() -> str:
         beside = find_java().home / "bin" / "javac"
     except JavaNotFound:
         beside = Path()
-    found = str(beside) if beside.is_file() else shutil.which("javac")
-    if found is None:
+    compiler = str(beside) if beside.is_file() else shutil.which("javac")
+    if compiler is None:
         raise JarsNotFound(
             "no javac here: install a JDK 17 or newer (Debian: apt-get install openjdk-17-jdk-headless; macOS: brew "
             "install openjdk@17), or name it in JAVA_HOME"
         )
-    return found
+    return compiler
 
 
 def lay_out(jar: Path, repository: Path) -> str:

@@ -90,12 +90,12 @@ def classes_of_jar(context: SparkContext) -> JavaClasses | None:
     if stamp is None:
         return None
     jar = stamp.getPath().partition("!")[0]
-    found = bytes(stamp.openStream().readAllBytes()).decode()
+    sources = bytes(stamp.openStream().readAllBytes()).decode()
     expected = built_of(scala_of(jvm.scala.util.Properties.versionNumberString()))
-    if found != expected:
-        raise ValueError(f"{jar} was built of {found}, and this is {expected}")
+    if sources != expected:
+        raise ValueError(f"{jar} was built of {sources}, and this is {expected}")
     spark = context._jsc.sc()  # noqa: SLF001 - PySpark does not say which jars it has
-    names = {each.rpartition("/")[2] for each in items(spark.listJars())}
+    names = {path.rpartition("/")[2] for path in items(spark.listJars())}
     return JavaClasses(context, loader, _PACKAGE, sent=spark.isLocal() or jar.rpartition("/")[2] in names)
 
 
@@ -127,7 +127,7 @@ def compiled_classes(context: SparkContext) -> JavaClasses | None:
             _log.warning("running without %s: %s", PLACEMENT.without, error.java_exception.toString())
             continue
         loader, codes = one.getClassLoader(), one.getBytecodes()
-        compiled |= {str(each): bytes(codes.get(each)) for each in codes.keySet().toArray()}
+        compiled |= {str(class_name): bytes(codes.get(class_name)) for class_name in codes.keySet().toArray()}
     jar = _jar(compiled)
     context._jsc.addJar(str(jar))  # noqa: SLF001 - PySpark has no method for it
     urls = java_array("java.net.URL", [jvm.java.io.File(str(jar)).toURI().toURL()])

@@ -240,11 +240,11 @@ _said: set[PrivateName] = set()
 def find(name: PrivateName) -> Any:
     """Return a class in the JVM; None where this Spark has it in none of its places, which is logged once."""
     for place in name.places:
-        found: Any = SparkContext._jvm  # noqa: SLF001 - see the module's docstring
+        member: Any = SparkContext._jvm  # noqa: SLF001 - see the module's docstring
         for part in place.split("."):
-            found = getattr(found, part)
-        if isinstance(found, JavaClass):
-            return found
+            member = getattr(member, part)
+        if isinstance(member, JavaClass):
+            return member
     if name not in _said:
         _said.add(name)
         _log.warning("running without %s: this Spark has no %s", name.without, " and no ".join(name.places))
@@ -253,8 +253,8 @@ def find(name: PrivateName) -> Any:
 
 def constant(name: PrivateName) -> Any:
     """Return a Scala object in the JVM; None as ``find`` does."""
-    found = find(name)
-    return None if found is None else getattr(found, "MODULE$")
+    companion = find(name)
+    return None if companion is None else getattr(companion, "MODULE$")
 
 
 def member_of(node: Any, name: str, older: str) -> str:
@@ -265,7 +265,7 @@ def member_of(node: Any, name: str, older: str) -> str:
 def with_ids(old: Any, made: Any) -> Any:
     """Return a plan whose columns have the expression ids that the nodes above know."""
     before, now = items(old.output()), items(made.output())
-    if [_kind(each) for each in before] != [_kind(each) for each in now]:
+    if [_kind(column) for column in before] != [_kind(column) for column in now]:
         raise ValueError(f"other columns: {made.output().toString()} instead of {old.output().toString()}")
     if all(was.exprId().equals(this.exprId()) for was, this in zip(before, now, strict=True)):
         return made

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 def progress_of(text: str) -> StreamingQueryProgress:
     """Return the progress in Spark's JSON, with offsets as JSON: PySpark up to 4.1 writes them as Python's literals."""
-    found = json.loads(text)
-    found.setdefault("batchDuration", found["durationMs"].get("triggerExecution", 0))  # 3.5 does not have it
-    for source in found["sources"]:
+    event = json.loads(text)
+    event.setdefault("batchDuration", event["durationMs"].get("triggerExecution", 0))  # 3.5 does not have it
+    for source in event["sources"]:
         for name in ("startOffset", "endOffset", "latestOffset"):
             if not isinstance(source[name], str):
                 source[name] = json.dumps(source[name])
-    return StreamingQueryProgress.fromJson(found)
+    return StreamingQueryProgress.fromJson(event)
 
 
 def watermark_ms_of(progress: StreamingQueryProgress) -> int | None:
@@ -116,5 +116,5 @@ class _Callbacks(JStreamingQueryListener):
 
 
 def _read(jevent: JavaObject) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(jevent.json())
-    return found
+    event: dict[str, Any] = json.loads(jevent.json())
+    return event

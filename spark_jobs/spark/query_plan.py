@@ -111,24 +111,24 @@ def read_plan(plan: _Node, optimizer: _Node, output_mode: str | None = None) -> 
             own = next((node for node in reversed(way) if node.nodeName() == "EventTimeWatermark"), None)
             if own is not None:
                 watermarks[_id_of(own)] = name
-            found = _operator_on(way, optimised().get(name, []))
-            if operators.setdefault(name, found) != found:
+            operator = _operator_on(way, optimised().get(name, []))
+            if operators.setdefault(name, operator) != operator:
                 why = "the stream feeds several different operators"
                 operators[name] = NoOperator("Unrecognised", why)
-            changed = None if _judges_nothing(found) else _changed_on(way)
+            changed = None if _judges_nothing(operator) else _changed_on(way)
             if changed is not None:
                 changes[name] = changed
             at = _first_stateful(way)
             if (
                 at is not None
-                and not isinstance(found, NoOperator)
+                and not isinstance(operator, NoOperator)
                 and not rule_at(way[at], output_mode).late_by
             ):
                 undropped.add(name)
-    for name, found in operators.items():
+    for name, operator in operators.items():
         unseen = _changed_unseen(optimised().get(name, []), name)
         uncounted = _uncounted(unseen, changes.get(name), times_taken[name])
-        if uncounted is not None and not _judges_nothing(found):
+        if uncounted is not None and not _judges_nothing(operator):
             operators[name] = NoOperator("Uncounted", uncounted)
     return QueryPlan(operators, watermarks, tuple(own_times), changes, frozenset(undropped))
 
@@ -188,18 +188,18 @@ def _ways(plan: _Node) -> Iterator[list[_Node]]:
 
 def _ways_to_taps(plan: _Node, optimizer: _Node) -> dict[str, list[list[_Node]]]:
     """Return by name of a tap the ways from the optimised plan's root down to it, those with an operator alone."""
-    found: dict[str, list[list[_Node]]] = {}
+    ways: dict[str, list[list[_Node]]] = {}
     for way in _ways(optimizer.execute(plan)):
         name = tap_at(way[-1], way[-1].nodeName())
         if name is not None and _first_stateful(way) is not None:
-            found.setdefault(name, []).append(way)
-    return found
+            ways.setdefault(name, []).append(way)
+    return ways
 
 
 def _changed_unseen(ways: Sequence[Sequence[_Node]], tap: str) -> str | None:
     """Return what changes rows, on any way, where a tap does not see it, in words; None where nothing does."""
-    found = ((way, _first_stateful(way)) for way in ways)
-    unseen = (changed_unseen(way[at + 1 : -1], tap + BEHIND) for way, at in found if at is not None)
+    stateful = ((way, _first_stateful(way)) for way in ways)
+    unseen = (changed_unseen(way[at + 1 : -1], tap + BEHIND) for way, at in stateful if at is not None)
     return next((what for what in unseen if what is not None), None)
 
 
@@ -209,8 +209,8 @@ def _changed_on(way: Sequence[_Node]) -> str | None:
     return None if at is None else what_changes_rows(way[at + 1 : -1])
 
 
-def _judges_nothing(found: Found) -> bool:
-    return isinstance(found, NoOperator) and found.kind in {"NothingLate", "Unsupported"}
+def _judges_nothing(operator: Found) -> bool:
+    return isinstance(operator, NoOperator) and operator.kind in {"NothingLate", "Unsupported"}
 
 
 def _uncounted(unseen: str | None, changed: str | None, times_taken: int) -> str | None:
@@ -257,13 +257,13 @@ def _operator_on(way: Sequence[_Node], optimised: Sequence[Sequence[_Node]]) -> 
 
 def _those_left(times: list[_Node], optimised: Sequence[Sequence[_Node]]) -> list[_Node]:
     """Return those of an operator's event times that the optimizer has left, in the order in which it gets them."""
-    found = ((way, _first_stateful(way)) for way in optimised)
-    left = [column for way, at in found if at is not None for column in _event_times(way[at], way[at + 1])]
-    known = {column.exprId().id(): column for column in times}
+    stateful = ((way, _first_stateful(way)) for way in optimised)
+    left = [column for way, at in stateful if at is not None for column in _event_times(way[at], way[at + 1])]
+    by_id = {column.exprId().id(): column for column in times}
     # The optimizer leaves out an alias that changes nothing, and with it the id that the plan as written has.
     names = [column.name() for column in times]
     named = {column.name(): column for column in times if names.count(column.name()) == 1}
-    same = (known.get(column.exprId().id(), named.get(column.name())) for column in left)
+    same = (by_id.get(column.exprId().id(), named.get(column.name())) for column in left)
     # It moves a left semi join below an alias, so that the only event time has the name from before.
     return [column for column in same if column is not None] or (times if len(times) == 1 and left else [])
 
@@ -297,8 +297,8 @@ def _operator_by(column: _Node, path: Sequence[_Node]) -> Operator:
     own = path[: watermarks[-1] + 1] if watermarks else path
     for node, child in pairwise(own):
         made = _makes(node, child, column)
-        if window is None and made and (found := _window(column.metadata(), made)) is not None:
-            window = found
+        if window is None and made and (marked := _window(column.metadata(), made)) is not None:
+            window = marked
             column = made[0].references().toSeq().apply(0)
         elif len(made) == 1 and is_column(made[0]):
             column = made[0]

@@ -291,9 +291,9 @@ class RunningQuery:
                 return []
             # Usually it is the next one; when nobody has asked for a while there are more.
             some = [last] if last.batchId() == than_batch + 1 else list(self._execution.recentProgress())
-            found = [progress_of(progress.json()) for progress in some if progress.batchId() > than_batch]
+            newer = [progress_of(progress.json()) for progress in some if progress.batchId() > than_batch]
         except Py4JError as error:
             _log.warning("the progress cannot be read: %s", error)
             return []
         # While nothing comes Spark reports a batch that has not been run, under the number of the one to come.
-        return [each for each in found if "addBatch" in each.durationMs]
+        return [batch for batch in newer if "addBatch" in batch.durationMs]

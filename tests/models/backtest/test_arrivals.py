@@ -117,11 +117,11 @@ def test_a_row_dated_a_million_years_ahead_is_counted_like_any_other() -> None:
 
 def test_only_a_per_row_engine_keeps_the_rows() -> None:
     rows, setup = trace(5), setup_of(OPERATORS[0])
-    kept = arrivals_of(rows, replace(setup, engine="per-row"), 3, (100,)).each
+    kept = arrivals_of(rows, replace(setup, engine="per-row"), 3, (100,)).by_row
     columns = (kept.event_time_us, kept.arrival_time_us, kept.partition)
 
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == rows
-    assert len(arrivals_of(rows, setup, 3).each.event_time_us) == 0
+    assert len(arrivals_of(rows, setup, 3).by_row.event_time_us) == 0
 
 
 def test_arrivals_that_go_back_are_rejected_across_parts_too() -> None:

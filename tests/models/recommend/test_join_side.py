@@ -65,7 +65,7 @@ def test_bounds_chosen_before_stay_while_they_meet_the_slo_and_others_save_littl
     before: JointNeeds, after: JointNeeds, due: bool
 ) -> None:
     held, anew = (choose_joint_bounds(needs, 990_000, 950_000) for needs in (before, after))
-    found = bounds_to_use(after, held, 990_000, 950_000, due=due)
+    found = bounds_to_use(after, held, 990_000, 950_000, choose_anew=due)
 
     if found is not held:
         assert found == anew

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.spark_jobs.late.late_rows import NOT_KEPT, Unknown, due, gaps, unknown_and_unwanted
+from tidemark.spark_jobs.late.late_rows import NOT_KEPT, Unknown, due_batches, gaps, unknown_and_unwanted
 from tidemark.spark_jobs.spark.checkpoint import (
     LogEntry,
     LogFormatError,
@@ -45,7 +45,7 @@ def test_every_committed_batch_is_read_or_unknown_once_and_in_order(
     """Whatever was purged: none is skipped, none is taken twice, and the watermark is that of the batch before."""
     entries = {n: LogEntry(1_000 * n, n, {"0": {"logOffset": n}}) for n in logged}
     seen: list[int] = []
-    while (found := due(entries, committed, done, "0", at_most)).last is not None:
+    while (found := due_batches(entries, committed, done, "0", at_most)).last is not None:
         assert len(found.batches) <= at_most
         for batch in found.batches:
             n = batch.batch_id

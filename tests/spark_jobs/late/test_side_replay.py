@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from tidemark.models.base.operators import row_level
 from tidemark.spark_jobs import adaptive_watermark, flush, side
-from tidemark.spark_jobs.late.late_rows import due
+from tidemark.spark_jobs.late.late_rows import due_batches
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reread import reader_of
 from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles
@@ -125,7 +125,7 @@ def test_main_and_side_add_up_to_what_the_source_had_up_to_the_last_batch(
     assert not (folder / "_unknown").exists()
 
     kept = Checkpoint(HadoopFiles(spark, str(checkpoint)))
-    (batch,) = due(kept.offset_log(), last, last - 1, "0", at_most=1).batches
+    (batch,) = due_batches(kept.offset_log(), last, last - 1, "0", at_most=1).batches
     origin = Origin(source.format, source.options)
 
     abandoned = folder / "_replayed" / "of-a-driver-that-is-gone"
