@@ -75,8 +75,8 @@ class CachedSteps:
             False when that cannot be done exactly.
         """
         if gone:
-            known = [self._before_us, *(row.max_event_time_us for row in gone)]
-            self._before_us = max((time_us for time_us in known if time_us is not None), default=None)
+            times_us = [self._before_us, *(row.max_event_time_us for row in gone)]
+            self._before_us = max((time_us for time_us in times_us if time_us is not None), default=None)
             # Only while batches were triggered in the order of their ids are those that leave the first ones.
             if not self._in_order or self._before_us is None:
                 return False
@@ -101,10 +101,10 @@ class CachedSteps:
         base_us = self._base_us.times_us()
         first_us = int(base_us[0])
         # What the first batch itself reported counts as known before it.
-        known = [] if first_us == NO_BASE else [first_us]
+        bases_us = [] if first_us == NO_BASE else [first_us]
         if self._before_us is not None:
-            known.append(self._before_us // SPARK_TICK_US * SPARK_TICK_US)
-        before_us = max(known, default=None)
+            bases_us.append(self._before_us // SPARK_TICK_US * SPARK_TICK_US)
+        before_us = max(bases_us, default=None)
         return steps_of(base_us, self._wall_us.times_us(), before_us, self._start)
 
 
@@ -133,11 +133,11 @@ class CachedKeys:
             self._keys_us = np.empty(0, np.int64)
             self._until_us = after_us
         first, last = np.searchsorted(self._keys_us, [after_us, min(self._until_us, until_us)], side="right")
-        held = self._keys_us[first:last]
+        keys_us = self._keys_us[first:last]
         if self._until_us < until_us:
-            held = np.concatenate([held, keys_in(session, self._stream_id, self._until_us, until_us)])
-        self._keys_us, self._after_us, self._until_us = held, after_us, until_us
-        return held
+            keys_us = np.concatenate([keys_us, keys_in(session, self._stream_id, self._until_us, until_us)])
+        self._keys_us, self._after_us, self._until_us = keys_us, after_us, until_us
+        return keys_us
 
 
 class BatchCache:
@@ -156,8 +156,8 @@ class BatchCache:
             .order_by(ReportRow.batch_id.desc())
             .limit(PACE_BATCHES)
         )
-        found = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 1 + len(PACE_COLUMNS))
-        self._batches: Int64s = found[::-1]
+        table = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 1 + len(PACE_COLUMNS))
+        self._batches: Int64s = table[::-1]
 
     @property
     def nbytes(self) -> int:

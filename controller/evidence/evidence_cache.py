@@ -131,12 +131,12 @@ class EvidenceCache:
                 return read(CachedHorizon(session, horizon, marker))
             if cached is None or not cached.move_to(session, horizon, marker):
                 cached = CachedHorizon(session, horizon, marker)
-            found = read(cached)
+            answer = read(cached)
             # Only now: what failed half-way is dropped.
             entry.cached = cached
             nbytes = cached.nbytes
         self._make_room(key, entry, nbytes)
-        return found
+        return answer
 
     def _make_room(self, key: tuple[int, int], entry: _Entry, nbytes: int) -> None:
         with self._lock:
@@ -254,8 +254,8 @@ class CachedHorizon:
     @property
     def nbytes(self) -> int:
         """About how much memory it takes, in bytes."""
-        held = (self._steps, self._keys, self._batches, self._rollups, self._partitions)
-        return 4_000 + sum(0 if each is None else each.nbytes for each in held)
+        parts = (self._steps, self._keys, self._batches, self._rollups, self._partitions)
+        return 4_000 + sum(0 if part is None else part.nbytes for part in parts)
 
     def is_ahead_of(self, marker: _Marker) -> bool:
         """Return whether reports are counted that a reader who sees ``marker`` does not see yet."""

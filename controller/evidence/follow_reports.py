@@ -50,16 +50,16 @@ class StreamEvidence:
             session,
             [
                 (
-                    each.new.stream_id,
-                    each.facts.seen_us,
+                    counted.new.stream_id,
+                    counted.facts.seen_us,
                     base_after_us(
-                        each.new.report,
-                        late_base_ms(each.new.report.late_base_ms, each.new.known.before_max_us),
-                        each.facts.seen_us,
+                        counted.new.report,
+                        late_base_ms(counted.new.report.late_base_ms, counted.new.stored.before_max_us),
+                        counted.facts.seen_us,
                     ),
-                    arrived_in(each.new.report, each.cells, each.wrong, each.clocks.latest_us),
+                    arrived_in(counted.new.report, counted.cells, counted.wrong, counted.clocks.latest_us),
                 )
-                for each in reports
+                for counted in reports
             ],
         )
 
@@ -74,16 +74,16 @@ def _add_to_ledger(session: Session, reports: Sequence[CountedReport]) -> None:
     They are no rollup: a key's rows come over many slots of time, and nothing that comes later changes them.
     """
     columns: dict[str, list[int]] = {name: [] for name in ("stream_id", "key_us", *_COUNTS)}
-    for each in reports:
-        operator, from_us = each.new.report.operator, each.new.known.ledger_from_us
-        keys_us, counts = each.judgement.keys_us, each.judgement.counts
+    for counted in reports:
+        operator, from_us = counted.new.report.operator, counted.new.stored.ledger_from_us
+        keys_us, counts = counted.judgement.keys_us, counted.judgement.counts
         if not isinstance(operator, TimeWindow):
             keys_us, counts = sum_runs(bucket_keys_us(operator, keys_us), counts)
         if from_us is not None:
             # A late row added to a key that is deleted would make its window look lost.
             first = int(keys_us.searchsorted(from_us))
             keys_us, counts = keys_us[first:], counts[:, first:]
-        columns["stream_id"] += [each.new.stream_id] * len(keys_us)
+        columns["stream_id"] += [counted.new.stream_id] * len(keys_us)
         columns["key_us"] += keys_us.tolist()
         for name, values in zip(_COUNTS, counts.tolist(), strict=True):
             columns[name] += values

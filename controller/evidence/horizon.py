@@ -76,18 +76,18 @@ def horizon_of(session: Session, stream_id: int, horizon_ms: int) -> Horizon | N
     return Horizon(stream_id, horizon_ms, newest)
 
 
-def facts_from(session: Session, horizon: Horizon, found: Sums) -> HorizonFacts:
+def facts_from(session: Session, horizon: Horizon, total: Sums) -> HorizonFacts:
     """Return the facts of a horizon from the sums of its reports."""
     return facts_of(
-        found.sums,
-        batches=found.batches,
-        from_us=found.from_us,
-        to_us=found.to_us,
-        keys_per_row=found.keys_per_row,
+        total.sums,
+        batches=total.batches,
+        from_us=total.from_us,
+        to_us=total.to_us,
+        keys_per_row=total.keys_per_row,
         partitions=session.connection()
         .execute(_PRESENT, {"stream": horizon.stream_id, "from": horizon.from_us})
         .scalar_one(),
-        batches_of=found.batches_of,
+        batches_of=total.batches_of,
     )
 
 

@@ -142,14 +142,14 @@ class _CachedJoin:
         for number in [number for number in self._waiting if number < max(first, last_batch - MAX_BATCHES)]:
             del self._waiting[number]
 
-    def evidence(self, slo: JoinSlo, held: JointChoice | None) -> JointEvidence:
+    def evidence(self, slo: JoinSlo, chosen: JointChoice | None) -> JointEvidence:
         """Return what is known, and the bounds chosen by it, given those that were chosen before."""
         # The sides of a join are decided one after the other, mostly with nothing new between them.
-        if self._found is None or self._found[0] != slo or self._found[1].choice != held:
-            self._found = slo, self._summed_up(slo, held)
+        if self._found is None or self._found[0] != slo or self._found[1].choice != chosen:
+            self._found = slo, self._summed_up(slo, chosen)
         return self._found[1]
 
-    def _summed_up(self, slo: JoinSlo, held: JointChoice | None) -> JointEvidence:
+    def _summed_up(self, slo: JoinSlo, chosen: JointChoice | None) -> JointEvidence:
         seen_us = {
             number: at_us for block in self._blocks.values() for number, at_us in block.seen_us.items()
         }
@@ -159,7 +159,7 @@ class _CachedJoin:
         needs = JointNeeds.concatenated(block.needs for block in self._blocks.values())
         return JointEvidence(
             needs=needs,
-            choice=_chosen(needs, slo, held, to_us),
+            choice=_chosen(needs, slo, chosen, to_us),
             batches=len(seen_us),
             missing_batches=sum(
                 number not in seen_us for number in range(min(seen_us), max(seen_us) - _ON_THE_WAY)
@@ -170,13 +170,13 @@ class _CachedJoin:
         )
 
 
-def _chosen(needs: JointNeeds, slo: JoinSlo, held: JointChoice | None, at_us: int) -> JointChoice | None:
-    before = None if held is None else held.bounds
-    due = held is None or at_us - held.at_us >= _CHOICE_US
-    found = bounds_to_use(needs, before, slo.target_ppm, slo.confidence_ppm, choose_anew=due)
-    if found is None or (found is before and not due):
-        return None if found is None else held
-    rounded = JointBounds(tuple(map(rounded_up, found.bounds_ms)), rounded_up(found.common_ms))
+def _chosen(needs: JointNeeds, slo: JoinSlo, chosen: JointChoice | None, at_us: int) -> JointChoice | None:
+    before = None if chosen is None else chosen.bounds
+    choose_anew = chosen is None or at_us - chosen.at_us >= _CHOICE_US
+    bounds = bounds_to_use(needs, before, slo.target_ppm, slo.confidence_ppm, choose_anew=choose_anew)
+    if bounds is None or (bounds is before and not choose_anew):
+        return None if bounds is None else chosen
+    rounded = JointBounds(tuple(map(rounded_up, bounds.bounds_ms)), rounded_up(bounds.common_ms))
     return JointChoice(rounded, at_us)
 
 
@@ -199,7 +199,7 @@ class JoinCache:
         streams: Sequence[StreamRow],
         newest: Sequence[ReportRow],
         slo: JoinSlo,
-        held: JointChoice | None,
+        chosen: JointChoice | None,
     ) -> JointEvidence:
         """Return what is known of the streams of a query together, and the bounds that an SLO chooses by it.
 
@@ -208,7 +208,7 @@ class JoinCache:
             streams: the streams by name.
             newest: the newest report of each, all of one query.
             slo: the SLO on their joined output.
-            held: the bounds chosen before under this SLO; None without any.
+            chosen: the bounds chosen before under this SLO; None without any.
         """
         key = tuple(stream.id for stream in streams), slo.horizon_ms
         with self._lock:
@@ -221,10 +221,10 @@ class JoinCache:
             if cached is None or cached.query_id != newest[0].query_id:
                 cached = _CachedJoin(streams, newest[0].query_id, slo.horizon_ms)
             cached.move_on(session, newest)
-            found = cached.evidence(slo, held)
+            evidence = cached.evidence(slo, chosen)
             entry.cached = cached
         names = [stream.stream for stream in streams]
-        return replace(found, unknown=_silent(names, [row.batch_id for row in newest]))
+        return replace(evidence, unknown=_silent(names, [row.batch_id for row in newest]))
 
 
 def _silent(names: Sequence[str], last_batches: Sequence[int]) -> str | None:

@@ -96,10 +96,10 @@ def lost_in_window(
     if dimension is not None:
         newest = newest.where(table.dimension == dimension)
     order = table.slot_us.desc(), table.dimension == BY_PARTITION, table.dimension
-    found = session.execute(newest.order_by(*order).limit(1)).one_or_none()
-    if found is None:
+    row = session.execute(newest.order_by(*order).limit(1)).one_or_none()
+    if row is None:
         return None
-    to_us = found.slot_us + HOUR_US
+    to_us = row.slot_us + HOUR_US
     from_us = hour_of(to_us - window_ms * 1_000)
     # Whole days are read by the day: a month has 720 hours.
     first_us, last_us = edge_us(from_us + DAY_US - 1, DAY_US), edge_us(to_us, DAY_US)
@@ -110,10 +110,10 @@ def lost_in_window(
     by_day = (width_us == DAY_US) & (slot_us >= first_us) & (slot_us < last_us)
     texts = session.scalars(
         select(table.counts).where(
-            table.stream_id == stream_id, table.dimension == found.dimension, by_hour | by_day
+            table.stream_id == stream_id, table.dimension == row.dimension, by_hour | by_day
         )
     )
-    return LostInWindow(dimension=found.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
+    return LostInWindow(dimension=row.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
 
 
 def counted_up_to(session: Session, stream_id: int) -> CountedUpTo | None:
@@ -154,7 +154,7 @@ def _add(session: Session, key: tuple[int, str, int, int], counted: ByValue) -> 
 
 
 def _written(counted: ByValue) -> str:
-    numbers = [_numbers(each) for each in (*counted.values.values(), counted.other)]
+    numbers = [_numbers(counts) for counts in (*counted.values.values(), counted.other)]
     return json.dumps([[*counted.values], numbers], separators=(",", ":"), ensure_ascii=False)
 
 
@@ -169,10 +169,10 @@ def _sum(texts: Iterable[str]) -> ByValue:
     other = [*_NOTHING]
     for text in texts:
         values, numbers = json.loads(text)
-        for value, each in zip(values, numbers, strict=False):
-            _increase(sums.setdefault(value, [*_NOTHING]), each)
+        for value, counts in zip(values, numbers, strict=False):
+            _increase(sums.setdefault(value, [*_NOTHING]), counts)
         _increase(other, numbers[-1])
-    return merge([ByValue({value: _counts(each) for value, each in sums.items()}, _counts(other))])
+    return merge([ByValue({value: _counts(counts) for value, counts in sums.items()}, _counts(other))])
 
 
 _LATENESS = 4
@@ -243,30 +243,30 @@ class LostSummary:
 
 def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummary | None:
     """Return the summary of a stream; None when it has no dimension."""
-    found = lost_in_window(session, stream_id, window_ms)
-    if found is None:
+    lost = lost_in_window(session, stream_id, window_ms)
+    if lost is None:
         return None
-    values = [each for each in losses(found.counted) if not each.other]
+    values = [loss for loss in losses(lost.counted) if not loss.other]
     partitions = None
-    if found.dimension != BY_PARTITION:
+    if lost.dimension != BY_PARTITION:
         partitions = lost_in_window(session, stream_id, window_ms, BY_PARTITION)
     return LostSummary(
-        found.dimension,
+        lost.dimension,
         _most_lost(values),
-        _bias(found.dimension, [each for each in values if each.biased]),
+        _bias(lost.dimension, [loss for loss in values if loss.biased]),
         () if partitions is None else _most_lost(losses(partitions.counted)),
     )
 
 
 def _most_lost(values: Sequence[ValueLoss]) -> tuple[LostOfValue, ...]:
-    named = [each for each in values if not each.other]
-    return tuple(LostOfValue(each.value, each.rows, each.lost) for each in named[:MAX_SHOWN] if each.lost)
+    named = [loss for loss in values if not loss.other]
+    return tuple(LostOfValue(loss.value, loss.rows, loss.lost) for loss in named[:MAX_SHOWN] if loss.lost)
 
 
 def _bias(dimension: str, biased: Sequence[ValueLoss]) -> str | None:
     if not biased:
         return None
-    worst = max(biased, key=lambda each: each.factor_ppm or 0)
+    worst = max(biased, key=lambda loss: loss.factor_ppm or 0)
     name = "null" if worst.value is None else repr(worst.value)
     text = (
         f"{dimension} {name} loses rows at least {(worst.factor_ppm or 0) / PPM:.1f} times as often as all other rows: "

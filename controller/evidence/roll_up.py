@@ -75,26 +75,26 @@ class TailNeeds:
     def add(self, new: Mapping[int, NewNeeds]) -> None:
         """Add the needs of committed reports, by id."""
         with self._lock:
-            for report_id, found in new.items():
+            for report_id, needs in new.items():
                 self._drop(report_id)
-                self._held[report_id] = found
-                self._bytes += found.needs.size
+                self._held[report_id] = needs
+                self._bytes += needs.needs.size
             while self._bytes > self._max_bytes:
                 self._drop(next(iter(self._held)))
 
     def take(self, report: ReportRow) -> PartitionNeeds | None:
         """Remove and return the needs of a report; None when they are missing, or of another report or base."""
         with self._lock:
-            found = self._drop(report.id)
-        if found is None or (found.fingerprint, found.base_ms) != (report.fingerprint, report.need_base_ms):
+            needs = self._drop(report.id)
+        if needs is None or (needs.fingerprint, needs.base_ms) != (report.fingerprint, report.need_base_ms):
             return None
-        return found.needs
+        return needs.needs
 
     def _drop(self, report_id: int) -> NewNeeds | None:
-        found = self._held.pop(report_id, None)
-        if found is not None:
-            self._bytes -= found.needs.size
-        return found
+        needs = self._held.pop(report_id, None)
+        if needs is not None:
+            self._bytes -= needs.needs.size
+        return needs
 
 
 def locked_offset(session: Session, stream_id: int) -> tuple[OffsetRow, int] | None:
@@ -106,11 +106,9 @@ def locked_offset(session: Session, stream_id: int) -> tuple[OffsetRow, int] | N
     stream = session.connection().execute(_LOCKED, {"stream": stream_id}).one_or_none()
     if stream is None or stream.deleted_us is not None:
         return None
-    found = session.execute(_HELD, {"stream": stream_id}).one()
-    if found[0] is None:
+    newest_us, offset = session.execute(_HELD, {"stream": stream_id}).one()
+    if newest_us is None:
         return None
-    newest_us: int = found[0]
-    offset: OffsetRow | None = found[1]
     if offset is None:
         offset = OffsetRow(
             stream_id=stream_id,
@@ -172,15 +170,15 @@ def correct(session: Session, stream_id: int, corrected: Sequence[Corrected]) ->
     _apply(
         session,
         offset,
-        [_correction(each) for each in corrected if each.report_id <= offset.last_report_id],
+        [_correction(report) for report in corrected if report.report_id <= offset.last_report_id],
     )
 
 
-def _correction(each: Corrected) -> _Change:
-    after, before = PartitionNeeds.counted(each.after), PartitionNeeds.counted(each.before)
-    sums = {name: each.added.get(name, 0) for name in SUMMED}
+def _correction(corrected: Corrected) -> _Change:
+    after, before = PartitionNeeds.counted(corrected.after), PartitionNeeds.counted(corrected.before)
+    sums = {name: corrected.added.get(name, 0) for name in SUMMED}
     late = LateBatches.of_batch(*after.counts) - LateBatches.of_batch(*before.counts)
-    return _Change(replace(_NOTHING, slot_us=each.seen_us, sums=sums), after, late, before)
+    return _Change(replace(_NOTHING, slot_us=corrected.seen_us, sums=sums), after, late, before)
 
 
 def move_hour(session: Session, offset: OffsetRow, hour_us: int, to_us: int) -> None:
@@ -274,24 +272,24 @@ def _apply(
     for slot, some in by_slot.items():
         which = tuple(map(id, some))
         if which not in summed:
-            added = PartitionNeeds.merged([each.added for each in some])
-            removed = PartitionNeeds.merged([each.removed for each in some])
+            added = PartitionNeeds.merged([change.added for change in some])
+            removed = PartitionNeeds.merged([change.removed for change in some])
             summed[which] = added, removed, added.whole, removed.whole
         added, removed, more, less = summed[which]
-        whole, held = Sketch(), added
-        stored = [each.part for each in some]
-        late = sum((each.late for each in some), NO_BATCHES)
+        whole, by_partition = Sketch(), added
+        stored = [change.part for change in some]
+        late = sum((change.late for change in some), NO_BATCHES)
         if slot in parts:
             part = Rollup.of_row(parts[slot])
             stored.insert(0, part)
             whole = part.needs
             late += LateBatches.from_bytes(parts[slot].late_batches)
-            held = PartitionNeeds.merged([PartitionNeeds.from_bytes(needs[slot].needs), added])
+            by_partition = PartitionNeeds.merged([PartitionNeeds.from_bytes(needs[slot].needs), added])
         whole.merge(more)
         if removed.names:
             whole.remove(less)
-            held = held.minus(removed)
-        written[slot] = merged(stored, slot[1], whole), late, held
+            by_partition = by_partition.minus(removed)
+        written[slot] = merged(stored, slot[1], whole), late, by_partition
     _write(session, stream_id, written)
 
 

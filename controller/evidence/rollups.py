@@ -58,8 +58,8 @@ class Span:
     @property
     def reports(self) -> tuple[ColumnElement[bool], ...]:
         """Conditions on ``ReportRow`` that pick the batches."""
-        found = (ReportRow.stream_id == self.stream_id, ReportRow.seen_us >= self.from_us)
-        return found if self.until_us is None else (*found, ReportRow.seen_us < self.until_us)
+        conditions = (ReportRow.stream_id == self.stream_id, ReportRow.seen_us >= self.from_us)
+        return conditions if self.until_us is None else (*conditions, ReportRow.seen_us < self.until_us)
 
 
 # Not frozen, which would make reading hundreds of them twice as slow.
@@ -194,8 +194,8 @@ def rollups_in(
         read: returns what stored rows, in order, add up to, in as many parts as it likes.
     """
     offset = _offset(session, span.stream_id)
-    found = read(_covering(session, RollupRow, span, offset[1], width_us))
-    return found + [Rollup.of_report(row, row.needs) for row in _tail(session, _TAIL, span, offset)]
+    rollups = read(_covering(session, RollupRow, span, offset[1], width_us))
+    return rollups + [Rollup.of_report(row, row.needs) for row in _tail(session, _TAIL, span, offset)]
 
 
 def sums_of(parts: Sequence[Rollup]) -> Sums | None:

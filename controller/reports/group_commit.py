@@ -124,16 +124,16 @@ class ReportWriter:
         while not last:
             if self._queue.empty():
                 self._idle.set()
-            each, group = self._queue.get(), []
+            waiting, group = self._queue.get(), []
             self._idle.clear()
-            while each is not None:
+            while waiting is not None:
                 # Whose caller is gone needs no acknowledgement.
-                if each[1].set_running_or_notify_cancel():
-                    group.append(each)
+                if waiting[1].set_running_or_notify_cancel():
+                    group.append(waiting)
                 if len(group) == _MAX_TOGETHER or self._queue.empty():
                     break
-                each = self._queue.get()
-            last = each is None
+                waiting = self._queue.get()
+            last = waiting is None
             if group:
                 # The same order on all replicas, because streams are locked in it.
                 self._write(sorted(group, key=_order))
@@ -148,8 +148,8 @@ class ReportWriter:
                 waiting[0][1].set_exception(error)
                 return
             _log.debug("%d reports could not be stored together; each is tried by itself", len(waiting))
-            for each in waiting:
-                self._write([each])
+            for alone in waiting:
+                self._write([alone])
             return
         self.groups += 1
         for (report, future, since), outcome in zip(waiting, taken, strict=True):
@@ -165,7 +165,7 @@ class ReportWriter:
         database = self._database
         with database.write() as session:
             taken = take_reports(session, reports, self._clock(), self._evidence, database.limits)
-        receipts = [each for each in taken if isinstance(each, StoredReceipt)]
+        receipts = [outcome for outcome in taken if isinstance(outcome, StoredReceipt)]
         for receipt in receipts:
             self._committed(receipt.needs)
         if any(receipt.first for receipt in receipts):
@@ -180,6 +180,6 @@ def _without_wait(report: Report, since: float) -> Report:
     return replace(report, sent_us=report.sent_us + round((perf_counter() - since) * 1e6))
 
 
-def _order(each: _Waiting) -> tuple[str, str, str, int]:
-    report = each[0]
+def _order(waiting: _Waiting) -> tuple[str, str, str, int]:
+    report = waiting[0]
     return report.job, report.stream, report.query_id, report.batch_id

@@ -85,7 +85,7 @@ def arrived_in(report: Report, cells: ReportCells, wrong: ReportCells | None, la
     newest_us = report.max_event_time_us
     last_us = np.minimum(last_us, latest_us if newest_us is None else min(newest_us, latest_us))
     misdated = {} if wrong is None else _misdated_in(report, wrong)
-    found = zip(
+    rows = zip(
         [cells.partitions[part] for part in present.tolist()],
         np.add.reduceat(cells.counts, starts).tolist(),
         last_us.tolist(),
@@ -93,7 +93,7 @@ def arrived_in(report: Report, cells: ReportCells, wrong: ReportCells | None, la
         *zip(*(misdated.get(part, (0, None)) for part in present.tolist()), strict=True),
         strict=True,
     )
-    return Arrived(*map(list, zip(*sorted(found), strict=True)))
+    return Arrived(*map(list, zip(*sorted(rows), strict=True)))
 
 
 def _misdated_in(report: Report, wrong: ReportCells) -> dict[int, tuple[int, int]]:
@@ -246,10 +246,10 @@ def base_after_us(report: Report, before_ms: int | None, seen_us: int) -> int:
         before_ms: the base of all batches before it, in milliseconds; None when none is known.
         seen_us: when it was seen.
     """
-    known = [] if before_ms is None else [before_ms * SPARK_TICK_US]
+    times_us = [] if before_ms is None else [before_ms * SPARK_TICK_US]
     if report.max_event_time_us is not None:
-        known.append(report.max_event_time_us)
-    return min(max(known, default=0), seen_us + report.duration_ms * 1_000)
+        times_us.append(report.max_event_time_us)
+    return min(max(times_us, default=0), seen_us + report.duration_ms * 1_000)
 
 
 def list_partitions(

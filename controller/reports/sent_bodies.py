@@ -81,22 +81,22 @@ def parse_sent(adapter: TypeAdapter[T], body: bytes, version: int = 1) -> T:
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        found = _errors(error, body)
-    sent = _other_version(found)
+        errors = _errors(error, body)
+    sent = _other_version(errors)
     if sent is not None:
         older = "this controller" if sent > version else "the job"
         detail = f"schema_version {sent} is unknown; this release reads {version}: update {older}"
         raise UnknownSchemaVersionError(
             detail, known=(version,), errors=(ErrorItem("/schema_version", detail),)
         )
-    if any(map(_of_a_later_release, found)):
+    if any(map(_of_a_later_release, errors)):
         document = from_json(body)
-        _read_as_known(document, found)
+        _read_as_known(document, errors)
         try:
             return adapter.validate_json(to_json(document))
         except ValidationError as error:
-            found = [each for each in _errors(error, body) if not _of_a_later_release(each)]
-    raise problem_of(found, body)
+            errors = [fault for fault in _errors(error, body) if not _of_a_later_release(fault)]
+    raise problem_of(errors, body)
 
 
 _REPORT: TypeAdapter[Report] = TypeAdapter(ReportBody)
@@ -110,13 +110,13 @@ def parse_report(body: bytes) -> Report:
 def _errors(error: ValidationError, body: bytes) -> list[ErrorDetails]:
     small = len(body) <= MAX_REPEATED_BYTES
     # A version and a word of a later release are read there.
-    small = small or any(each["type"] == "literal_error" for each in error.errors(include_input=False))
+    small = small or any(fault["type"] == "literal_error" for fault in error.errors(include_input=False))
     return error.errors(include_url=False, include_input=small)
 
 
-def _other_version(found: list[ErrorDetails]) -> int | None:
+def _other_version(errors: list[ErrorDetails]) -> int | None:
     """Return the version that a body has instead; None when that is not what is wrong."""
-    for error in found:
+    for error in errors:
         if (
             error["loc"] == ("schema_version",)
             and error["type"] == "literal_error"
@@ -129,13 +129,13 @@ def _other_version(found: list[ErrorDetails]) -> int | None:
 def _of_a_later_release(error: ErrorDetails) -> bool:
     """Return whether an error is a value that this release need not know."""
     place = error["loc"][-2:]
-    known = (place[-1:] and place[-1] in READ_AS) or place[0:1] == ("choices",)
-    return error["type"] == "literal_error" and type(error["input"]) is str and bool(known)
+    may_be_new = (place[-1:] and place[-1] in READ_AS) or place[0:1] == ("choices",)
+    return error["type"] == "literal_error" and type(error["input"]) is str and bool(may_be_new)
 
 
-def _read_as_known(document: Any, found: list[ErrorDetails]) -> None:
+def _read_as_known(document: Any, errors: list[ErrorDetails]) -> None:
     """Put in place of values that this release does not know what it reads them as; choices are left out."""
-    for error in reversed(found):
+    for error in reversed(errors):
         if _of_a_later_release(error):
             *way, last = error["loc"]
             holder = reduce(lambda part, step: part[step], way, document)

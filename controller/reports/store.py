@@ -105,17 +105,17 @@ def get_report(session: Session, stream: StreamRow, query_id: str, batch_id: int
     Raises:
         ReportNotFoundError: when there is none.
     """
-    found = session.scalars(
+    report = session.scalars(
         select(ReportRow).where(
             ReportRow.stream_id == stream.id, ReportRow.query_id == query_id, ReportRow.batch_id == batch_id
         )
     ).one_or_none()
-    if found is None:
+    if report is None:
         raise ReportNotFoundError(
             f"no report of batch {batch_id} of query {query_id!r} is kept for stream {stream.stream!r} of job "
             f"{stream.job!r}; the list of reports has those there are"
         )
-    return found
+    return report
 
 
 def missing_ranges(
@@ -166,8 +166,8 @@ def max_before_us(session: Session, stream_id: int, query_id: str, last_batch: i
     """Return the maximum event time of a query's batches up to ``last_batch``, deleted ones too; None without any."""
     session.flush()
     parameters = {"stream": stream_id, "query": query_id, "last": last_batch}
-    found = session.connection().execute(_MAX_EVENT_TIME, parameters).one_or_none()
-    return None if found is None else with_deleted(*found, last_batch)
+    row = session.connection().execute(_MAX_EVENT_TIME, parameters).one_or_none()
+    return None if row is None else with_deleted(*row, last_batch)
 
 
 def max_up_to(

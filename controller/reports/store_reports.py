@@ -36,7 +36,7 @@ class NewReport:
 
     stream_id: int
     report: Report
-    known: StoredFacts
+    stored: StoredFacts
     """What the store knows about its stream, query and batch."""
     content: bytes
     """The report as canonical JSON."""
@@ -103,7 +103,7 @@ def store_reports(
     outcomes: list[CountedReport | TidemarkError] = []
     for new in reports:
         counted = _counted(session, new)
-        if new.known.lead_us and not counted.lead_us:
+        if new.stored.lead_us and not counted.lead_us:
             counted = _counted(session, _without_lead(session, new, counted.clocks.latest_us))
         try:
             _make_room(session, counted, limits, evidence)
@@ -111,18 +111,18 @@ def store_reports(
             outcomes.append(error)
         else:
             outcomes.append(counted)
-    stored = [each for each in outcomes if isinstance(each, CountedReport)]
+    stored = [outcome for outcome in outcomes if isinstance(outcome, CountedReport)]
     ids = iter(_store(session, stored, evidence))
-    return [each if isinstance(each, TidemarkError) else (next(ids), each.needs) for each in outcomes]
+    return [result if isinstance(result, TidemarkError) else (next(ids), result.needs) for result in outcomes]
 
 
 def _counted(session: Session, new: NewReport) -> CountedReport:
-    report, known = new.report, new.known
+    report, stored = new.report, new.stored
     cells = cells_of(report)
     pairs = key_counts(report, cells)
-    clocks, lead_us = Clocks.of(report, new.received_us, known.lead_us)
-    right_ms = _right_base_ms(report, clocks, known.early_us)
-    base_ms = late_base_ms(right_ms, known.late_max_us)
+    clocks, lead_us = Clocks.of(report, new.received_us, stored.lead_us)
+    right_ms = _right_base_ms(report, clocks, stored.early_us)
+    base_ms = late_base_ms(right_ms, stored.late_max_us)
     if base_ms is not None and base_ms * SPARK_TICK_US > clocks.latest_us:
         base_ms = None  # of a time when all clocks seemed to be ahead
     seen_us = min(max(report.started_us - (clocks.driver_ahead_us or 0), 0), new.received_us)
@@ -136,7 +136,7 @@ def _counted(session: Session, new: NewReport) -> CountedReport:
     wrong = None if separated is None else separated[1]
     # What follows from its base from here on does so from clocks that can be right.
     right = replace(report, max_event_time_us=clocks.newest_us(report, wrong), late_base_ms=right_ms)
-    newest_us, early_us, rows_ahead_us = report.max_event_time_us, known.early_us, None
+    newest_us, early_us, rows_ahead_us = report.max_event_time_us, stored.early_us, None
     if newest_us is not None and newest_us > clocks.latest_us:
         early_us = max(newest_us, newest_us if early_us is None else early_us)
     if newest_us is not None and (newest_us > clocks.latest_us or (clocks.behind and wrong is not None)):
@@ -169,8 +169,8 @@ def _without_lead(session: Session, new: NewReport, latest_us: int) -> NewReport
         max_before_us(session, new.stream_id, new.report.query_id, new.report.batch_id - back)
         for back in (2, 1)
     )
-    known = replace(new.known, early_us=early_us, lead_us=0, late_max_us=late_us, before_max_us=before_us)
-    return replace(new, known=known)
+    stored = replace(new.stored, early_us=early_us, lead_us=0, late_max_us=late_us, before_max_us=before_us)
+    return replace(new, stored=stored)
 
 
 def _right_base_ms(report: Report, clocks: Clocks, early_us: int | None) -> int | None:
@@ -207,9 +207,9 @@ _RECENT = (
 
 
 def _make_room(session: Session, counted: CountedReport, limits: Limits, evidence: ReportFollower) -> None:
-    stream_id, facts, known = counted.new.stream_id, counted.facts, counted.new.known
+    stream_id, facts, stored = counted.new.stream_id, counted.facts, counted.new.stored
     check_room_for_pairs(
-        known.pairs + known.unjudged_rows * facts.keys_per_row,
+        stored.pairs + stored.unjudged_rows * facts.keys_per_row,
         facts.pairs + facts.unjudged_rows * facts.keys_per_row,
     )
     cells = counted.cells
@@ -217,7 +217,7 @@ def _make_room(session: Session, counted: CountedReport, limits: Limits, evidenc
         session,
         stream_id,
         [cells.partitions[part] for part in cells.parts[run_starts(cells.parts)].tolist()],
-        known=known.partitions,
+        known=stored.partitions,
         limits=limits,
         forget=lambda: evidence.forget_partitions(session, stream_id, facts.seen_us),
     )
@@ -245,17 +245,17 @@ def _store(session: Session, reports: Sequence[CountedReport], evidence: ReportF
     if not reports:
         return []
     connection = session.connection()
-    rows = [_row(each) for each in reports]
+    rows = [_row(counted) for counted in reports]
     ids = list(connection.execute(_INSERT_REPORT, rows).scalars())
     connection.execute(
         _INSERT_BODY,
         [
             {
                 "report_id": report_id,
-                "body": packed(each.new.content),
-                "needs": sketch_of(each.needs.needs),
+                "body": packed(counted.new.content),
+                "needs": sketch_of(counted.needs.needs),
             }
-            for report_id, each in zip(ids, reports, strict=True)
+            for report_id, counted in zip(ids, reports, strict=True)
         ],
     )
     evidence.add(session, reports)
@@ -263,12 +263,12 @@ def _store(session: Session, reports: Sequence[CountedReport], evidence: ReportF
         session,
         QueryRow,
         {
-            "stream_id": [each.new.stream_id for each in reports],
-            "query_id": [each.new.report.query_id for each in reports],
-            "first_batch": [each.new.report.batch_id for each in reports],
-            "last_batch": [each.new.report.batch_id for each in reports],
-            "early_us": [each.early_us for each in reports],
-            "lead_us": [each.lead_us for each in reports],
+            "stream_id": [counted.new.stream_id for counted in reports],
+            "query_id": [counted.new.report.query_id for counted in reports],
+            "first_batch": [counted.new.report.batch_id for counted in reports],
+            "last_batch": [counted.new.report.batch_id for counted in reports],
+            "early_us": [counted.early_us for counted in reports],
+            "lead_us": [counted.lead_us for counted in reports],
         },
         same={"reports": 1},
         replaced=("early_us", "lead_us"),
@@ -279,21 +279,21 @@ def _store(session: Session, reports: Sequence[CountedReport], evidence: ReportF
         _COUNT,
         [
             {
-                "which": each.new.stream_id,
-                "now": each.new.received_us,
-                **{f"more_{name}": getattr(each.facts, name) for name in _TOTALS},
+                "which": counted.new.stream_id,
+                "now": counted.new.received_us,
+                **{f"more_{name}": getattr(counted.facts, name) for name in _TOTALS},
             }
-            for each in reports
+            for counted in reports
         ],
     )
-    for report_id, each in zip(ids, reports, strict=True):
-        _store_rest(session, report_id, each, evidence)
+    for report_id, counted in zip(ids, reports, strict=True):
+        _store_rest(session, report_id, counted, evidence)
     return ids
 
 
 def _store_rest(session: Session, report_id: int, counted: CountedReport, evidence: ReportFollower) -> None:
     """Store what few reports have: a state of Live, a base above that of later ones."""
-    new, report, last_batch = counted.new, counted.new.report, counted.new.known.last_batch
+    new, report, last_batch = counted.new, counted.new.report, counted.new.stored.last_batch
     keep_live(session, new.stream_id, report_id, report, new.received_us)
     # Only batches that are stored already can have been counted against too low a base.
     later = last_batch is not None and last_batch >= report.batch_id + 2
@@ -345,4 +345,4 @@ def _row(counted: CountedReport) -> dict[str, Any]:
     }
 
 
-_FACTS = tuple(each.name for each in fields(ReportFacts))
+_FACTS = tuple(fact.name for fact in fields(ReportFacts))

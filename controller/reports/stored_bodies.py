@@ -77,5 +77,5 @@ def is_stored(body: bytes, content: bytes) -> bool:
 def _is_part(stored: Any, sent: Any) -> bool:
     """Return whether JSON is the same but for fields that ``sent`` has besides."""
     if isinstance(stored, dict) and isinstance(sent, dict):
-        return all(name in sent and _is_part(each, sent[name]) for name, each in stored.items())
+        return all(name in sent and _is_part(part, sent[name]) for name, part in stored.items())
     return bool(stored == sent)

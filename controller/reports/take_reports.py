@@ -133,11 +133,11 @@ def _lock(
     refused: dict[_Name, TidemarkError] = {}
     for name in sorted(names - streams.keys()):
         try:
-            found, made = lock_or_make(session, *name, limits)
+            stream, made = lock_or_make(session, *name, limits)
         except TidemarkError as error:
             refused[name] = error
         else:
-            streams[name] = _Stream(found.id, found.registered_us is not None, made)
+            streams[name] = _Stream(stream.id, stream.registered_us is not None, made)
     return {
         number: refused[_name(report)] for number, report in enumerate(reports) if _name(report) in refused
     }
@@ -149,7 +149,7 @@ def _rounds(reports: Sequence[Report], numbers: Sequence[int]) -> Iterator[list[
     for number in numbers:
         by_stream.setdefault(_name(reports[number]), []).append(number)
     for position in range(max(map(len, by_stream.values()), default=0)):
-        yield [each[position] for each in by_stream.values() if position < len(each)]
+        yield [queue[position] for queue in by_stream.values() if position < len(queue)]
 
 
 def _take(
@@ -160,52 +160,52 @@ def _take(
     limits: Limits,
 ) -> list[StoredReceipt | TidemarkError]:
     """Store reports of different streams."""
-    known = stored_facts(session, {stream.id: report for report, stream in reports})
+    facts = stored_facts(session, {stream.id: report for report, stream in reports})
     taken: list[StoredReceipt | TidemarkError | None] = []
     new: list[NewReport] = []
     for report, stream in reports:
-        each = _new(stream, report, known[stream.id], now_us)
+        candidate = _new(stream, report, facts[stream.id], now_us)
         try:
-            if _contradicts(session, each):
+            if _contradicts(session, candidate):
                 again = in_its_life(session, stream.id, report)
                 if again is None:
-                    taken.append(_duplicate(session, each))
+                    taken.append(_duplicate(session, candidate))
                     continue
-                each = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id], now_us)
-            taken.append(_known(session, each))
+                candidate = _new(stream, again, stored_facts(session, {stream.id: again})[stream.id], now_us)
+            taken.append(_receipt_before(session, candidate))
         except TidemarkError as error:
             taken.append(error)
             continue
         if taken[-1] is None:
-            new.append(each)
-            _note_new_life(session, each)
+            new.append(candidate)
+            _note_new_life(session, candidate)
     stored = iter(store_reports(session, new, limits, evidence))
     received = iter(new)
     return [
-        _receipt(session, stream, next(stored), next(received).received_us) if each is None else each
-        for each, (_, stream) in zip(taken, reports, strict=True)
+        _receipt(session, stream, next(stored), next(received).received_us) if receipt is None else receipt
+        for receipt, (_, stream) in zip(taken, reports, strict=True)
     ]
 
 
-def _known(session: Session, new: NewReport) -> StoredReceipt | None:
+def _receipt_before(session: Session, new: NewReport) -> StoredReceipt | None:
     """Return the receipt of a report that is stored already; None when it is to be counted.
 
     Raises:
         ReportConflictError: as ``take_reports`` says.
         ReportTooOldError: as ``take_reports`` says.
     """
-    report, known = new.report, new.known
+    report, stored = new.report, new.stored
     if _contradicts(session, new):
         raise ReportConflictError(
             f"batch {report.batch_id} of query {report.query_id} was reported before with other content; "
             "the first report stays"
         )
-    if known.received_us is not None:
+    if stored.received_us is not None:
         return _duplicate(session, new)
     # By the number of the batch: clocks may have been wrong.
-    if known.deleted_batch is not None and report.batch_id <= known.deleted_batch:
+    if stored.deleted_batch is not None and report.batch_id <= stored.deleted_batch:
         raise ReportTooOldError(
-            f"/batch_id: reports of query {report.query_id} up to batch {known.deleted_batch} are deleted: whether "
+            f"/batch_id: reports of query {report.query_id} up to batch {stored.deleted_batch} are deleted: whether "
             f"batch {report.batch_id} came before is no longer known; drop it (TIDEMARK_RETENTION_REPORTS_DAYS)"
         )
     return None
@@ -222,10 +222,10 @@ _STORED = (
 )
 
 
-def _new(stream: _Stream, report: Report, known: StoredFacts, now_us: int) -> NewReport:
+def _new(stream: _Stream, report: Report, stored: StoredFacts, now_us: int) -> NewReport:
     content = canonical_json(report)
-    received_us = _received_us(report, known.newest_us, now_us)
-    return NewReport(stream.id, report, known, content, fingerprint(content), received_us)
+    received_us = _received_us(report, stored.newest_us, now_us)
+    return NewReport(stream.id, report, stored, content, fingerprint(content), received_us)
 
 
 def _received_us(report: Report, newest_us: int | None, now_us: int) -> int:
@@ -244,8 +244,8 @@ def _contradicts(session: Session, new: NewReport) -> bool:
 
     Of a report and its batch read again, whichever came first stays.
     """
-    report, known = new.report, new.known
-    if known.received_us is None or report.reread or known.fingerprint == new.digest:
+    report, stored = new.report, new.stored
+    if stored.received_us is None or report.reread or stored.fingerprint == new.digest:
         return False
     which = {"which": new.stream_id, "query": report.query_id, "batch": report.batch_id}
     body = session.connection().scalar(_STORED, which)
@@ -254,15 +254,15 @@ def _contradicts(session: Session, new: NewReport) -> bool:
 
 def _duplicate(session: Session, new: NewReport) -> StoredReceipt:
     """Count a report that is stored already; return its receipt."""
-    assert new.known.received_us is not None
+    assert new.stored.received_us is not None
     session.connection().execute(_COUNT_DUPLICATE, {"which": new.stream_id})
-    return StoredReceipt(new.known.received_us, duplicate=True)
+    return StoredReceipt(new.stored.received_us, duplicate=True)
 
 
 def _note_new_life(session: Session, new: NewReport) -> None:
     """Add an event when a report begins a new life of its query."""
     report = new.report
-    if is_ran_again(report.query_id) and new.known.last_batch is None:
+    if is_ran_again(report.query_id) and new.stored.last_batch is None:
         reason = (
             f"run {report.run_id} ran batch {report.batch_id} again with other rows, as from a checkpoint that was "
             "restored; its batches are counted beside those that were reported before"

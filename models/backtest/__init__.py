@@ -1,4 +1,4 @@
-"""Recorded arrivals under any policy and engine, and the yardsticks that a policy is compared with.
+"""Recorded arrivals under any policy, and the yardsticks that a policy is compared with.
 
 It uses all folders before it but ``rollout``.
 """

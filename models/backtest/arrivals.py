@@ -3,7 +3,7 @@
 Slot k holds the arrivals of ``[first + k * trigger, first + (k + 1) * trigger)`` and runs at its end. A batch consists
 of whole slots, so counts by slot are exact for Spark. Memory grows with the distinct (slot, partition, granule,
 minute), some 50 bytes for each of their windows, and not with the rows. There are as many row-level and session keys as
-rows. Per-row engines judge each row by the rows before it, so for them the rows themselves are kept too, 20 bytes each.
+rows.
 
 A granule is ``setup.granule_us`` of event time: the cohorts that policies observe. All rows of a granule have the
 same windows.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,6 @@ Int32s = NDArray[np.int32]
 
 MINUTE_US = 60_000_000
 """Rows are also judged by the minute of their event time."""
-
-
-class ArrivalRows(NamedTuple):
-    """The rows themselves in order of arrival, arrays of shape (rows,); empty when the engine works in batches."""
-
-    event_time_us: Int64s
-    arrival_time_us: Int64s
-    """Arrival times in UTC microseconds, non-decreasing."""
-    partition: Int32s
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +67,6 @@ class Arrivals:
     """Rows in each of them, shape (occupied,)."""
     maxima: Maxima
     """Greatest event time of each slot and partition."""
-    by_row: ArrivalRows
-    """The rows themselves, for per-row engines only."""
     first_us: int
     """The first arrival, where slot 0 begins."""
     last_us: int
@@ -188,10 +177,6 @@ def sum_distinct(
     return tuple(column[start].astype(np.int64) for column in ordered), np.add.reduceat(count[order], start)
 
 
-_CELLS = 1 << 21
-"""Steps x partitions held at a time: tens of megabytes."""
-
-
 def running_max(values: Int64s) -> Int64s:
     """Return the maximum value so far, shape (n,)."""
     maximum: Int64s = np.maximum.accumulate(values) if len(values) else values
@@ -201,40 +186,3 @@ def running_max(values: Int64s) -> Int64s:
 def shifted(values: Int64s, by: int) -> Int64s:
     """Return the values ``by`` steps later, with no base before the first; shape (n,)."""
     return np.concatenate([np.full(by, NO_BASE_US, np.int64), values])[: len(values)]
-
-
-def min_seen(maxima_us: Int64s) -> int:
-    """Return the minimum of the partitions' maxima that are known, shape (partitions,); ``NO_BASE_US`` when none is."""
-    seen = maxima_us[maxima_us > NO_BASE_US]
-    return int(seen.min()) if len(seen) else NO_BASE_US
-
-
-def min_of_partitions(
-    step: Int64s, partition: NDArray[np.integer], value_us: Int64s, steps: int, start_us: Int64s
-) -> Int64s:
-    """Return after each step the minimum, over the partitions seen so far, of the maximum value of each.
-
-    It falls where a partition that trails is first seen.
-
-    Args:
-        step: index of the step of each value, ascending, shape (n,).
-        partition: index of the partition of each, shape (n,).
-        value_us: the values, shape (n,).
-        steps: number of steps.
-        start_us: maximum value of each partition before, ``NO_BASE_US`` where none was, shape (partitions,).
-    """
-    maximum = start_us
-    minimum = np.empty(steps, np.int64)
-    height = max(_CELLS // len(start_us), 1)
-    for first in range(0, steps, height):
-        last = min(first + height, steps)
-        low, high = np.searchsorted(step, [first, last])
-        table = np.full((last - first, len(start_us)), NO_BASE_US, np.int64)
-        np.maximum.at(table, (step[low:high] - first, partition[low:high]), value_us[low:high])
-        np.maximum(table[0], maximum, out=table[0])
-        np.maximum.accumulate(table, axis=0, out=table)
-        maximum = table[-1].copy()
-        table[table == NO_BASE_US] = -NO_BASE_US
-        table.min(axis=1, out=minimum[first:last])
-    minimum[minimum == -NO_BASE_US] = NO_BASE_US
-    return minimum

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from tidemark.models.backtest.arrivals import (
     MINUTE_US,
-    ArrivalRows,
     Arrivals,
     Int32s,
     Maxima,
@@ -49,7 +48,6 @@ class ArrivalsBuilder:
         self._counts: list[_Counts] = []
         self._maxima: list[tuple[Int64s, Int32s, Int64s]] = []
         self._slot_rows: list[tuple[Int64s, Int64s]] = []
-        self._rows: list[ArrivalRows] = []
         self._percentile = _Percentile(setup.trigger_us)
 
     def add(
@@ -69,8 +67,6 @@ class ArrivalsBuilder:
         self._last_us = int(arrival_time_us[-1])
         self._partitions = max(self._partitions, partitions)
         self._percentile.add(event_time_us)
-        if self._setup.engine == "per-row":
-            self._rows.append(ArrivalRows(event_time_us, arrival_time_us, partition.astype(np.int32)))
         slot = (arrival_time_us - self._first_us) // self._setup.trigger_us
         slots, start = np.unique(slot, return_index=True)
         rows = np.diff(start, append=len(slot))
@@ -109,7 +105,6 @@ class ArrivalsBuilder:
             occupied=occupied,
             occupied_rows=rows,
             maxima=self._joined_maxima(occupied),
-            by_row=self._joined_rows(),
             first_us=self._first_us,
             last_us=self._last_us,
             slots=int(occupied[-1]) + 1,
@@ -203,12 +198,6 @@ class ArrivalsBuilder:
         return Maxima(
             np.searchsorted(occupied, slot[last]), partition[last].astype(np.int32), event_time[last]
         )
-
-    def _joined_rows(self) -> ArrivalRows:
-        if not self._rows:
-            nothing = np.empty(0, np.int64)
-            return ArrivalRows(nothing, nothing, np.empty(0, np.int32))
-        return ArrivalRows(*map(np.concatenate, zip(*self._rows, strict=True)))
 
 
 class _Percentile:

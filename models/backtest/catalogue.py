@@ -7,10 +7,8 @@ from tidemark.models.backtest.bounds import Fixed, MaxNeed
 from tidemark.models.backtest.flink import Flink
 from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.ring import Ring
-from tidemark.models.backtest.tracking import Tracking
 from tidemark.models.backtest.yardstick import fixed_hindsight, flink_hindsight, flink_quarter
 from tidemark.models.base.duration import parse_duration
-from tidemark.models.base.operators import TimeWindow
 from tidemark.models.base.target import parse_target
 from tidemark.models.live.policy import BoundPolicy, Setup
 from tidemark.models.live.tidemark import Tidemark
@@ -63,7 +61,7 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
         case "ring", _ if colon:
             return _ring(parameter, setup)
         case "max60", "":
-            return MaxNeed(scope=setup.scope)
+            return MaxNeed()
         case "flink", _ if colon or not parameter:
             return _flink(parameter if colon else "0")
         case _, "" if kind in FROM_THE_TRACE:
@@ -77,15 +75,13 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
 
 def _ring(parameter: str, setup: Setup) -> Ring:
     if parameter in {"target", "certified"}:
-        return Ring(setup.target_ppm, certified=parameter == "certified", scope=setup.scope)
-    return Ring(_share_ppm(parameter), scope=setup.scope)
+        return Ring(setup.target_ppm, certified=parameter == "certified")
+    return Ring(_share_ppm(parameter))
 
 
 def _tidemark(setup: Setup) -> BoundPolicy:
     if setup.mode == "restart":
         return RecommendedPolicy(setup)
-    if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
-        return Tracking(setup)
     return Tidemark(setup)
 
 

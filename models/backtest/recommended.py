@@ -99,7 +99,6 @@ class RecommendedPolicy:
         policy: Policy | None = None,
         own_bound_us: int | None = None,
     ) -> None:
-        self._scope = setup.scope
         self._slo = slo or Slo(target_ppm=setup.target_ppm, horizon_ms=setup.horizon_ms)
         self._policy = Policy() if policy is None else policy
         self._own_bound_ms = None if own_bound_us is None else -(-own_bound_us // 1_000)
@@ -133,12 +132,12 @@ class RecommendedPolicy:
         late = NO_BATCHES
         newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
         self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
-        need_us = seen.need_us if self._scope == "global" else seen.own_need_us
-        has_need = need_us > _KNOWN_ABOVE_US
+        has_need = seen.need_us > _KNOWN_ABOVE_US
         if has_need.any():
-            late = LateBatches.of_batch(Sketch().buckets_of(need_us[has_need]), seen.count[has_need])
+            need_us, count = seen.need_us[has_need], seen.count[has_need]
+            late = LateBatches.of_batch(Sketch().buckets_of(need_us), count)
             slot.late += late
-            self._needs.add(need_us[has_need], seen.count[has_need])
+            self._needs.add(need_us, count)
         for partition in np.unique(seen.partition).tolist():
             before = self._partitions.get(partition, PartitionTimes(seen.now_us, seen.now_us, batches=0))
             self._partitions[partition] = before.seen_at(seen.now_us)

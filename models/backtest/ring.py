@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from tidemark.models.backtest.bounds import decision_of, scores_of
+from tidemark.models.backtest.bounds import scores_of
 from tidemark.models.backtest.rows import LastRows
 from tidemark.models.base.target import PPM
-from tidemark.models.live.policy import Decision, Observation, Scope
+from tidemark.models.live.policy import Decision, Observation
 
 RING_SIZE = 4_096
 """Rows in DataSQRL's ring."""
@@ -45,13 +45,12 @@ class Ring:
         certified: take instead the lowest rank that is at or above the share's quantile with 95 % confidence; while
             the ring is too short for one, the maximum need.
         floor_us: the minimum bound, in microseconds.
-        scope: one ring for the stream, or one per partition on its own needs.
 
     Raises:
         ValueError: when the share or the size is out of range.
     """
 
-    __slots__ = ("_certified", "_floor_us", "_rings", "_scope", "_share_ppm", "_size")
+    __slots__ = ("_certified", "_floor_us", "_ring", "_share_ppm", "_size")
 
     def __init__(
         self,
@@ -60,7 +59,6 @@ class Ring:
         *,
         certified: bool = False,
         floor_us: int = FLOOR_US,
-        scope: Scope = "global",
     ) -> None:
         if not 0 < share_ppm < PPM:
             raise ValueError(f"the share must lie between 0 and {PPM:,} ppm, both excluded, not {share_ppm}")
@@ -68,8 +66,7 @@ class Ring:
         self._size = size
         self._certified = certified
         self._floor_us = floor_us
-        self._scope = scope
-        self._rings = [LastRows(size)]
+        self._ring = LastRows(size)
 
     @property
     def native(self) -> bool:
@@ -78,19 +75,16 @@ class Ring:
 
     def observe(self, seen: Observation) -> None:
         """Add the rows of a batch."""
-        if self._scope == "partition":
-            self._rings += [LastRows(self._size) for _ in range(len(seen.base_us) - len(self._rings))]
-        for scores in scores_of(seen, self._scope):
-            self._rings[scores.group].add(scores)
+        scores = scores_of(seen)
+        if scores is not None:
+            self._ring.add(scores)
 
     def decide(self, now_us: int, in_force_us: int) -> Decision:  # noqa: ARG002 - the policy's signature
-        """Return the order statistics; no decision before a ring has the minimum number of records."""
-        return decision_of([self._bound_us(ring) for ring in self._rings], self._scope)
-
-    def _bound_us(self, ring: LastRows) -> int | None:
-        if len(ring) < min(MIN_RECORDS, self._size):
-            return None
-        return max(ring.at_rank(self._rank(len(ring))), self._floor_us)
+        """Return the order statistic; no decision before the ring has the minimum number of records."""
+        rows = len(self._ring)
+        if rows < min(MIN_RECORDS, self._size):
+            return Decision()
+        return Decision(bound_us=max(self._ring.at_rank(self._rank(rows)), self._floor_us))
 
     def _rank(self, rows: int) -> int:
         if self._certified:

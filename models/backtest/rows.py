@@ -46,16 +46,6 @@ class LastRows:
         """Return the score of rank ``rank``, from 1, the lowest, to ``len``."""
         return int(np.partition(self._ring[: self._filled], rank - 1)[rank - 1])
 
-    def below(self, values: Int64s) -> Int64s:
-        """Return how many rows have a score below each of the values, shape (values,)."""
-        below: Int64s = np.searchsorted(np.sort(self._ring[: self._filled]), values, side="left")
-        return below
-
-    @property
-    def maximum(self) -> int:
-        """The maximum score; the ring must not be empty."""
-        return int(self._ring[: self._filled].max())
-
 
 def _even_sample(scores: Scores, max_rows: int) -> Int64s:
     """Return the scores row by row, ascending; of more than ``max_rows`` rows that many, evenly spaced by rank."""

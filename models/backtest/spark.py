@@ -23,8 +23,6 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import (
     Arrivals,
-    min_of_partitions,
-    min_seen,
     running_max,
     shifted,
     tap_counts,
@@ -66,21 +64,16 @@ class NativeBases:
     slot: Int64s
     """Slot of each batch, shape (batches,)."""
     base_us: Int64s
-    """Base after each batch, by the setup's scope, shape (batches,). W(n) is that of batch n-1 less the bound."""
+    """Base after each batch, shape (batches,). W(n) is that of batch n-1 less the bound."""
     of_occupied: Int64s
     """Index of the batch of each occupied slot, shape (occupied,)."""
 
 
-def native_bases(arrivals: Arrivals, setup: Setup) -> NativeBases:
+def native_bases(arrivals: Arrivals) -> NativeBases:
     """Return the batches of ``arrivals`` under any constant bound."""
     maxima = arrivals.maxima
     value = maxima.event_time_us // SPARK_TICK_US * SPARK_TICK_US
-    if setup.scope == "partition":
-        nothing = np.full(arrivals.partitions, NO_BASE_US, np.int64)
-        own = min_of_partitions(maxima.occupied, maxima.partition, value, len(arrivals.occupied), nothing)
-    else:
-        own = _stream_maxima(arrivals, value)
-    base = running_max(own)
+    base = running_max(_stream_maxima(arrivals, value))
     moved = base > shifted(base, 1)
     slot = np.union1d(arrivals.occupied, arrivals.occupied[moved] + 1)
     of_occupied = np.searchsorted(slot, arrivals.occupied)
@@ -89,9 +82,9 @@ def native_bases(arrivals: Arrivals, setup: Setup) -> NativeBases:
     return NativeBases(slot, running_max(after), of_occupied)
 
 
-def native_batches(arrivals: Arrivals, setup: Setup, bound_us: int) -> Batches:
+def native_batches(arrivals: Arrivals, bound_us: int) -> Batches:
     """Return the batches under one constant bound of whole milliseconds, at least 0."""
-    native = native_bases(arrivals, setup)
+    native = native_bases(arrivals)
     has_base = native.base_us > NO_BASE_US
     after = np.where(has_base, native.base_us - bound_us, NO_BASE_US)
     base = np.full(len(native.slot), NO_BASE_US, np.int64)
@@ -130,42 +123,25 @@ class DecisionInForce:
         """Put ``decision`` in force unless it is empty.
 
         Raises:
-            ValueError: when it gives more than one of bound, bounds and watermark.
+            ValueError: when it gives both bound and watermark.
         """
         before = self._decision
-        changes = [
-            value
-            for value in (decision.bound_us, decision.bounds_us, decision.watermark_us)
-            if value is not None
-        ]
-        if not changes:
+        if decision == Decision():
             return
-        if len(changes) > 1:
-            raise ValueError("a decision gives one of bound, bounds and watermark, not several")
+        if decision.bound_us is not None and decision.watermark_us is not None:
+            raise ValueError("a decision gives a bound or a watermark, not both")
         if decision.bound_us is not None and before.bound_us is not None:
             self.bound_changes += decision.bound_us != before.bound_us
-        if decision.bounds_us is not None and before.bounds_us is not None:
-            self.bound_changes += not np.array_equal(decision.bounds_us, before.bounds_us)
         self._decision = decision
 
-    def watermark_us(self, maxima_us: Int64s, scope: str) -> int:
-        """Return the watermark decided, ``NO_BASE_US`` without one.
-
-        Args:
-            maxima_us: maximum event time of each partition, ``NO_BASE_US`` before its first, shape (partitions,).
-            scope: whether one bound follows the maximum of them or the minimum.
-        """
+    def watermark_us(self, base_us: int) -> int:
+        """Return the watermark decided, ``NO_BASE_US`` without one; ``base_us`` is the stream's maximum event time."""
         decision = self._decision
         if decision.watermark_us is not None:
             return decision.watermark_us
-        if decision.bounds_us is not None:
-            maxima_us = maxima_us[: len(decision.bounds_us)]
-            seen = maxima_us > NO_BASE_US
-            return int((maxima_us - decision.bounds_us)[seen].min()) if seen.any() else NO_BASE_US
-        if decision.bound_us is None:
+        if decision.bound_us is None or base_us == NO_BASE_US:
             return NO_BASE_US
-        base = min_seen(maxima_us) if scope == "partition" else int(maxima_us.max())
-        return base - decision.bound_us if base > NO_BASE_US else NO_BASE_US
+        return base_us - decision.bound_us
 
 
 class _Observer:
@@ -180,11 +156,11 @@ class _Observer:
         self.maxima_us = np.full(arrivals.partitions, NO_BASE_US, np.int64)
         self._partitions = 0  # seen so far
         self.base_us = NO_BASE_US
-        self._known = deque([(self.maxima_us, self.base_us)] * _DELAY, _DELAY)
+        self._known = deque([self.base_us] * _DELAY, _DELAY)
 
     def batch(self, first: int, last: int, now_us: int) -> Observation:
         """Return the batch with the rows of the occupied slots from ``first`` to before ``last``."""
-        own, base = self._known[0]
+        base = self._known[0]
         if first == last:
             self._known.append(self._known[-1])
             return Observation(now_us)
@@ -193,7 +169,7 @@ class _Observer:
         np.maximum.at(self.maxima_us, self._maxima.partition[low:high], self._maxima.event_time_us[low:high])
         self._partitions = max(self._partitions, int(self._maxima.partition[low:high].max()) + 1)
         self.base_us = int(self.maxima_us.max()) // SPARK_TICK_US * SPARK_TICK_US
-        self._known.append((self.maxima_us, self.base_us))
+        self._known.append(self.base_us)
         shown = self._shown.joined(self._shown_from[first], self._shown_from[last])
         return Observation(
             now_us=now_us,
@@ -202,9 +178,6 @@ class _Observer:
             event_us=shown.event_us,
             count=shown.count,
             need_us=needs_us(shown.key_us, base, SPARK_TICK_US),
-            own_need_us=needs_us(
-                shown.key_us, own[shown.partition] // SPARK_TICK_US * SPARK_TICK_US, SPARK_TICK_US
-            ),
             base_us=self.maxima_us[: self._partitions].copy(),
         )
 
@@ -267,7 +240,7 @@ def live_batches(
             policy.observe(seen)
         if slot < arrivals.slots and (executed or is_open):
             newest.take(policy.decide(now, now + trigger))
-            required = newest.watermark_us(observer.maxima_us, setup.scope)
+            required = newest.watermark_us(int(observer.maxima_us.max()))
             wanted = max(wanted, required // SPARK_TICK_US * SPARK_TICK_US)
         is_open = waiting.max_us[done - 1] > wanted
         moved = wanted > mark and waiting.between(mark, wanted, slot + 1)
@@ -298,14 +271,14 @@ def restart_batches(
     first = arrivals.first_us
     bound = _plan_bound(policy.decide(first, first), None)
     mark, restarts = NO_BASE_US, 0
-    own = np.full(arrivals.partitions, NO_BASE_US, np.int64)  # maxima of this run of the query
+    base = NO_BASE_US  # maximum event time of this run of the query
     slot, done = 0, 0
     while True:
         now = first + (slot + 1) * trigger
         after = bisect_right(occupied, slot, done)
         seen = observer.batch(done, after, now)
-        own = np.maximum(own, _maxima_of(arrivals, done, after))
-        base = min_seen(own) if setup.scope == "partition" else int(own.max())
+        low, high = np.searchsorted(arrivals.maxima.occupied, [done, after])
+        base = int(arrivals.maxima.event_time_us[low:high].max(initial=base))
         read = mark
         if bound is not None and base > NO_BASE_US:
             read = max(mark, base // SPARK_TICK_US * SPARK_TICK_US - bound)
@@ -323,7 +296,7 @@ def restart_batches(
         if restarted:
             restarts += 1
             ready = slot + down_slots
-            own = np.full(arrivals.partitions, NO_BASE_US, np.int64)
+            base = NO_BASE_US
         if moved:
             slot = ready
         elif done < len(occupied):
@@ -333,10 +306,10 @@ def restart_batches(
 
 
 def _plan_bound(decision: Decision, bound_us: int | None) -> int | None:
-    if decision.watermark_us is not None or decision.bounds_us is not None:
+    if decision.watermark_us is not None:
         raise ValueError(
-            "a restart can only change the bound of the plan: this policy moves the watermark itself or has a "
-            "bound for each partition, which only mode 'live' can do"
+            "a restart can only change the bound of the plan: this policy moves the watermark itself, which only "
+            "mode 'live' can do"
         )
     return bound_us if decision.bound_us is None else plan_bound_us(decision.bound_us)
 
@@ -344,14 +317,6 @@ def _plan_bound(decision: Decision, bound_us: int | None) -> int | None:
 def plan_bound_us(bound_us: int) -> int:
     """Return the bound as Spark's plan can hold it: whole milliseconds, rounded up, at least 0."""
     return max(-(-bound_us // SPARK_TICK_US) * SPARK_TICK_US, 0)
-
-
-def _maxima_of(arrivals: Arrivals, first: int, last: int) -> Int64s:
-    maxima = arrivals.maxima
-    low, high = np.searchsorted(maxima.occupied, [first, last])
-    maximum = np.full(arrivals.partitions, NO_BASE_US, np.int64)
-    np.maximum.at(maximum, maxima.partition[low:high], maxima.event_time_us[low:high])
-    return maximum
 
 
 def _stream_maxima(arrivals: Arrivals, value_us: Int64s) -> Int64s:

@@ -1,7 +1,7 @@
 """Yardsticks: the best fixed bound in hindsight, and a lower bound of the latency of every policy.
 
-Both use the whole trace. The *fixed bound in hindsight* is the smallest constant one that meets the target when the
-engine follows it by itself: a quantile of the needs. The *clairvoyant* closes each window separately, at any time, and
+Both use the whole trace. The *fixed bound in hindsight* is the smallest constant one that meets the target when
+Spark follows it by itself: a quantile of the needs. The *clairvoyant* closes each window separately, at any time, and
 may lose as many rows as the target allows wherever waiting costs most. No watermark can do better: it closes windows in
 order, which is at most as good as closing each by itself. The bound is the value of the Lagrangian dual, ``max over
 lambda >= 0 of sum over windows of min(latency + lambda * late) - lambda * budget``, which is at most the minimum
@@ -17,7 +17,6 @@ import numpy as np
 
 from tidemark.models.backtest.arrivals import Arrivals, shifted, sums
 from tidemark.models.backtest.flink import Flink, FlinkTicks, flink_ticks, longest_silence
-from tidemark.models.backtest.per_row import native_row_bases
 from tidemark.models.backtest.run import (
     BacktestScore,
     late_budget,
@@ -44,11 +43,11 @@ _MAX_TANGENTS = 500
 def fixed_hindsight(arrivals: Arrivals, setup: Setup) -> tuple[int, BacktestScore]:
     """Return the smallest constant bound, at least 0, that meets the target over the whole trace, and its score.
 
-    Microseconds: whole milliseconds for Spark. With ``timeslices`` it is the smallest one under which the required
+    Microseconds, in whole milliseconds. With ``timeslices`` it is the smallest one under which the required
     share of the scored windows each reach the target.
     """
     windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
-    bound = least_bound_us(setup, *_native_needs(arrivals, setup), windows)
+    bound = least_bound_us(setup, *_native_needs(arrivals), windows)
     scored = score(arrivals, setup, run_native(arrivals, setup, bound))
     assert meets(setup, scored), f"bound {bound} us does not meet the target in the replay: {scored}"
     return bound, scored
@@ -80,17 +79,9 @@ def clairvoyant(arrivals: Arrivals, setup: Setup) -> float | None:
     return total * (1 - _ROUNDING) / choices.weight
 
 
-def _native_needs(arrivals: Arrivals, setup: Setup) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ``(need_us, key index, count)`` of what arrived against the base of the engine's own late filter."""
-    if setup.engine == "per-row":
-        row, key = setup.operator.keys(arrivals.by_row.event_time_us)
-        before = shifted(native_row_bases(arrivals, setup), 1)
-        return (
-            needs_us(key, before[row], 1),
-            np.searchsorted(arrivals.keys_us, key),
-            np.ones_like(key),
-        )
-    native = native_bases(arrivals, setup)
+def _native_needs(arrivals: Arrivals) -> tuple[Int64s, Int64s, Int64s]:
+    """Return ``(need_us, key index, count)`` of what arrived against the base of Spark's own late filter."""
+    native = native_bases(arrivals)
     late_base = shifted(native.base_us, 2)[native.of_occupied]
     base = late_base[np.searchsorted(arrivals.occupied, arrivals.slot)]
     return needs_us(arrivals.key_us, base, SPARK_TICK_US), arrivals.key_index.astype(np.int64), arrivals.count
@@ -135,15 +126,9 @@ def _choices(arrivals: Arrivals, setup: Setup) -> _Choices | None:
     windows = int(np.searchsorted(arrivals.keys_us, arrivals.scored_until_us, side="right"))
     if not windows:
         return None
-    if setup.engine == "per-row":
-        row, key = setup.operator.keys(arrivals.by_row.event_time_us)
-        window, wall = np.searchsorted(arrivals.keys_us, key), arrivals.by_row.arrival_time_us[row]
-        count = np.ones_like(wall)
-        earliest = arrivals.first_us
-    else:
-        window, count = arrivals.key_index.astype(np.int64), arrivals.count
-        wall = arrivals.first_us + (arrivals.slot + 1) * setup.trigger_us
-        earliest = arrivals.first_us + setup.trigger_us
+    window, count = arrivals.key_index.astype(np.int64), arrivals.count
+    wall = arrivals.first_us + (arrivals.slot + 1) * setup.trigger_us
+    earliest = arrivals.first_us + setup.trigger_us
     scored = window < windows
     end = arrivals.keys_us[:windows]
     # Closing before the end costs nothing, but nothing can be closed before the first batch. A choice that admits

@@ -10,7 +10,7 @@ mean is *censored*: a minimum, not a measurement (``MeanLatency``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,7 +216,6 @@ class Curve:
         return CurvePoint(bound_us, rows, rows - round(admitted), base, wall, emitted)
 
 
-Engine = Literal["spark", "per-row"]
 _NO_BASE = np.int64(-4 * 10**18)
 """Base before any row: no bound makes a row late against it. Whole milliseconds, like every base of Spark."""
 
@@ -247,14 +246,6 @@ class Replay:
     def needs_us(self) -> Int64s:
         """Return each pair's need, shape (pairs,); very negative when there was no base yet."""
         return needs_us(self.key_us, self.late_base_us[self.step], self.tick_us)
-
-
-def replay_per_row(event_time_us: Int64s, arrival_us: Int64s, operator: Operator) -> Replay:
-    """Return the replay of rows, in order of arrival, through an engine that moves its base with each row."""
-    base = np.maximum.accumulate(event_time_us) if len(event_time_us) else event_time_us
-    row, key = operator.keys(event_time_us)
-    before = np.concatenate([[_NO_BASE], base[:-1]]) if len(base) else base
-    return Replay(key, np.ones_like(key), row, before, base, arrival_us, 1)
 
 
 def replay_spark(event_time_us: Int64s, batch: Int64s, wall_us: Int64s, operator: Operator) -> Replay:

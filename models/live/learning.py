@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.models.base.operators import Int64s, TimeWindow
+from tidemark.models.base.operators import Int64s
 from tidemark.models.base.target import PPM
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import keys_until_trusted
@@ -44,8 +44,6 @@ def learning_of(setup: Setup, pairs: int, span_us: int) -> Learning | None:
     if setup.mode == "restart":
         rows = Slo(target_ppm=setup.target_ppm).events_needed
         return Learning(int(keys), math.ceil(rows * keys / pairs), key_us)
-    if setup.engine == "per-row" and not isinstance(setup.operator, TimeWindow):
-        return None
     late_share = (PPM - setup.target_ppm) / PPM
     young = triggers_before_any_close(setup.span_triggers, late_share) * setup.trigger_us / key_us
     if setup.objective == "timeslices":

@@ -15,7 +15,6 @@ import numpy as np
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
-from tidemark.models.evidence.curve import Engine
 from tidemark.models.recommend.steps import DecisionStep
 from tidemark.models.specs.slo import HORIZONS_MS, Objective
 
@@ -27,7 +26,7 @@ _EMPTY = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one batch (per-row engines: one tick) showed. Times in microseconds; pairs are (row, key) pairs."""
+    """What one batch showed. Times in microseconds; pairs are (row, key) pairs."""
 
     now_us: int
     partition: Int64s = field(default_factory=_EMPTY.copy)
@@ -40,20 +39,16 @@ class Observation:
     """Pairs behind each count, shape (counts,)."""
     need_us: Int64s = field(default_factory=_EMPTY.copy)
     """Smallest bound that would have admitted each, against the stream's base its late filter knew, shape (counts,)."""
-    own_need_us: Int64s = field(default_factory=_EMPTY.copy)
-    """The same against the base of its own partition, shape (counts,)."""
     base_us: Int64s = field(default_factory=_EMPTY.copy)
     """Maximum event time of each partition seen so far, ``NO_BASE_US`` before its first row, shape (partitions,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy decides: one of the three, or none of them to change nothing."""
+    """What a policy decides: one of the two, or neither to change nothing."""
 
     bound_us: int | None = None
     """One bound for the stream: the watermark follows the stream's base at this distance."""
-    bounds_us: Int64s | None = None
-    """A bound for each partition, shape (partitions,): the watermark is the minimum of the partitions' own."""
     watermark_us: int | None = None
     """The watermark itself, as of when the decision can first be in force. It never moves back."""
 
@@ -63,7 +58,7 @@ class BoundPolicy(Protocol):
 
     @property
     def native(self) -> bool:
-        """Whether the bound is constant and set once in the plan, so that the engine follows it by itself."""
+        """Whether the bound is constant and set once in the plan, so that Spark follows it by itself."""
         ...
 
     def observe(self, seen: Observation) -> None:
@@ -84,7 +79,6 @@ class Explains(Protocol):
         ...
 
 
-Scope = Literal["global", "partition"]
 BacktestMode = Literal["live", "restart"]
 
 
@@ -94,16 +88,12 @@ class Setup:
 
     operator: Operator
     trigger_us: int
-    """Spark's processing-time trigger; for per-row engines the tick at which a policy decides. Microseconds."""
+    """Spark's processing-time trigger, in microseconds."""
     target_ppm: int
     objective: Objective = "occurrences"
     """What the target is a share of: all rows, or the rows of each window, in a share of the windows."""
     good_windows_ppm: int = 990_000
     """With ``timeslices``: the share of windows that must reach the target, in parts per million."""
-    engine: Engine = "spark"
-    """How the engine moves its watermark."""
-    scope: Scope = "global"
-    """One base for the stream, or one per partition and the minimum of their watermarks."""
     mode: BacktestMode = "live"
     """How a decision reaches the job: while it runs, or by a restart."""
     latency_cap_us: int | None = None

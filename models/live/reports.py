@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,6 @@ from tidemark.models.evidence.needs import needs_us
 from tidemark.models.live.policy import NO_BASE_US, Observation
 from tidemark.models.protocol.messages import Report
 
-_DELAY = 2
-"""The late filter of batch n, W(n-1), covers the rows of batches up to n-2."""
-
 
 class PartitionBases:
     """The partitions of one stream, numbered in order of appearance, and how far each has come.
@@ -29,7 +25,6 @@ class PartitionBases:
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._numbers = {name: number for number, name in enumerate(names)}
         self._base_us: Int64s = np.empty(0, np.int64)
-        self._known = deque([self._base_us] * _DELAY, _DELAY)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,17 +36,12 @@ class PartitionBases:
         """Maximum event time of each partition, to the granule, shape (partitions,)."""
         return self._base_us.copy()
 
-    def take(self, report: Report) -> tuple[Int64s, Int64s]:
-        """Take a batch; batches come in order.
-
-        Returns:
-            ``(number, late_us)``: the number of each of the report's partitions, shape (n,), and for every partition
-            the base that the batch's late filter can have used, ``NO_BASE_US`` where there was none, shape
-            (partitions,).
-        """
+    def take(self, report: Report) -> Int64s:
+        """Take a batch; batches come in order. Return the number of each of the report's partitions, shape (n,)."""
         names = report.counts.partitions
         number = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int64)
-        base = _extended(self._base_us, len(self._numbers))
+        new = len(self._numbers) - len(self._base_us)
+        base = np.append(self._base_us, np.full(new, NO_BASE_US, np.int64))
         newest = np.array([(place, last) for place, _, last in report.counts.edges()], np.int64).reshape(
             -1, 2
         )
@@ -60,16 +50,14 @@ class PartitionBases:
             last_us = np.minimum(last_us, report.max_event_time_us)
         which = number[newest[:, 0]]
         base[which] = np.maximum(base[which], last_us)
-        late = _extended(self._known[0], len(self._numbers))
-        self._known.append(base)
         self._base_us = base
-        return number, late
+        return number
 
 
 def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | None) -> Observation:
     """Return what a policy observes of ``report``, as of its trigger.
 
-    A partition's base, and with it the needs against it, is known to the granule. Rows without an event time, misdated
+    A partition's base is known to the granule. Rows without an event time, misdated
     rows, and rows that were not counted by granule, are left out.
 
     Args:
@@ -78,7 +66,7 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
         late_base_ms: the stream's base that the batch's late filter used, in milliseconds; None when there was none.
             Then the needs are against ``NO_BASE_US``.
     """
-    number, late_us = bases.take(report)
+    number = bases.take(report)
     separated = separate_misdated(report, late_base_ms)
     cells = cells_of(report) if separated is None else separated[0]
     if not cells.partitions:
@@ -87,7 +75,6 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
     row, key = report.operator.keys(first_us)
     partition = number[cells.parts[row]]
     base_us = NO_BASE_US if late_base_ms is None else late_base_ms * SPARK_TICK_US
-    own_base_us = late_us[partition] // SPARK_TICK_US * SPARK_TICK_US
     return Observation(
         now_us=report.started_us,
         partition=partition,
@@ -95,10 +82,5 @@ def observation_of(report: Report, bases: PartitionBases, late_base_ms: int | No
         event_us=first_us[row],
         count=cells.counts[row],
         need_us=needs_us(key, base_us, SPARK_TICK_US),
-        own_need_us=needs_us(key, own_base_us, SPARK_TICK_US),
         base_us=bases.base_us,
     )
-
-
-def _extended(base_us: Int64s, partitions: int) -> Int64s:
-    return np.append(base_us, np.full(partitions - len(base_us), NO_BASE_US, np.int64))

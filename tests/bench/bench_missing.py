@@ -39,7 +39,6 @@ def batch(now_s: int, sending: int, newest: int, oldest: int) -> Observation:
         event_us=event,
         count=np.full(len(ago), ROWS // 2),
         need_us=ago * SECOND,
-        own_need_us=ago * SECOND,
         base_us=np.full(sending, event.max(), np.int64),
     )
 
@@ -50,9 +49,7 @@ class Lived:
     def __init__(self, partitions: int, cohorts: int) -> None:
         self._cohorts = cohorts
         self._now_s = 1_000_000
-        self.policy = Tidemark(
-            Setup(operator=tumbling("10 s"), trigger_us=SECOND, target_ppm=990_000, scope="partition")
-        )
+        self.policy = Tidemark(Setup(operator=tumbling("10 s"), trigger_us=SECOND, target_ppm=990_000))
         self.decided(2 * cohorts + DECISIONS, partitions)
 
     def decided(self, batches: int, sending: int) -> float:

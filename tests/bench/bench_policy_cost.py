@@ -27,7 +27,7 @@ STREAMS = 1_000
 
 def setup(name: str) -> Setup:
     operator = tumbling("10 s") if name == "windows" else row_level()
-    return Setup(operator=operator, trigger_us=SECOND, target_ppm=990_000, scope="partition")
+    return Setup(operator=operator, trigger_us=SECOND, target_ppm=990_000)
 
 
 def batches(count: int, partitions: int, rows: int) -> list[Observation]:
@@ -50,7 +50,6 @@ def batches(count: int, partitions: int, rows: int) -> list[Observation]:
                 event_us=event[held > 0],
                 count=held[held > 0],
                 need_us=need[held > 0],
-                own_need_us=need[held > 0],
                 base_us=np.full(partitions, now, np.int64),
             )
         )

@@ -1,4 +1,4 @@
-"""One suite for every policy, of the catalogue and of the benches: what whoever runs it relies on."""
+"""One suite for every policy of the catalogue: what whoever runs it relies on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tidemark.models.backtest.bounds import DEFAULT_SPAN_US, MaxNeed
-from tidemark.models.backtest.catalogue import FROM_THE_TRACE, policy_names
+from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_names
 from tidemark.models.base.operators import tumbling
-from tidemark.models.live.policy import BoundPolicy, Decision, Observation, Scope, Setup
+from tidemark.models.live.policy import BoundPolicy, Decision, Observation, Setup
 
-from bench.policies.named import LITERATURE, make_policy
 from support.seen import UNKNOWN_US, drawn_batches
 
 SECOND = 1_000_000
@@ -32,13 +31,9 @@ CONSTANT = ("fixed:5s", "flink:5s")
 NAMES = (
     *CONSTANT,
     *(name for name in policy_names() if name not in (*FROM_THE_TRACE, "flink")),
-    *LITERATURE,
 )
-EXPERT_BYTES = 2_000
-"""What SAOCP keeps more from 300 batches to 1,500: its experts grow with the logarithm."""
-SCOPES: tuple[Scope, ...] = ("global", "partition")
 
-Decided = tuple[int | None, tuple[int, ...] | None, int | None]
+Decided = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -46,18 +41,16 @@ class Made:
     """How to make a policy."""
 
     name: str
-    scope: Scope
 
     def policy(self, scale: int = 1) -> BoundPolicy:
         """Return a fresh policy; ``scale`` multiplies the times that it is given, not those it observes."""
         if self.name == "max60" and scale != 1:
-            return MaxNeed(DEFAULT_SPAN_US * scale, scope=self.scope)
+            return MaxNeed(DEFAULT_SPAN_US * scale)
         name = self.name.replace(":5s", f":{5 * scale}s") if self.name in CONSTANT else self.name
         setup = Setup(
             operator=tumbling(f"{10 * scale} s"),
             trigger_us=10 * SECOND * scale,
             target_ppm=950_000,
-            scope=self.scope,
         )
         return make_policy(name, setup)
 
@@ -68,14 +61,13 @@ class Made:
 
 every_policy = pytest.mark.parametrize(
     "made",
-    [Made(name, scope) for name in NAMES for scope in SCOPES],
-    ids=lambda made: f"{made.name} {made.scope}",
+    [Made(name) for name in NAMES],
+    ids=lambda made: made.name,
 )
 
 
 def plain(decision: Decision) -> Decided:
-    each = None if decision.bounds_us is None else tuple(decision.bounds_us.tolist())
-    return decision.bound_us, each, decision.watermark_us
+    return decision.bound_us, decision.watermark_us
 
 
 NOTHING = plain(Decision())
@@ -163,11 +155,7 @@ def test_before_anything_is_known_nothing_is_decided(made: Made) -> None:
         Observation(now_us=SECOND),
         Observation(now_us=2 * SECOND, base_us=np.full(PARTITIONS, SECOND, np.int64)),
         *(
-            replace(
-                seen,
-                need_us=np.full_like(seen.need_us, UNKNOWN_US),
-                own_need_us=np.full_like(seen.need_us, UNKNOWN_US),
-            )
+            replace(seen, need_us=np.full_like(seen.need_us, UNKNOWN_US))
             for seen in drawn_batches(6, 40, partitions=[PARTITIONS])
         ),
     ]
@@ -190,26 +178,15 @@ def test_empty_batches_are_fine_at_any_time(made: Made) -> None:
 
 
 @every_policy
-def test_the_decision_has_the_shape_of_the_scope(made: Made) -> None:
-    """At most one of the three is given, with one bound for each partition seen, also when partitions are added."""
+def test_at_most_one_thing_is_decided_also_when_partitions_are_added(made: Made) -> None:
     batches = drawn_batches(8, 120, partitions=[2, 5])
-    for seen, (bound_us, bounds_us, watermark_us) in zip(
-        batches, decided(made.policy(), batches), strict=True
-    ):
-        assert sum(given is not None for given in (bound_us, bounds_us, watermark_us)) <= 1
-        if made.scope == "global":
-            assert bounds_us is None
-        elif bounds_us is not None:
-            assert len(bounds_us) == len(seen.base_us)
+    assert all(None in found for found in decided(made.policy(), batches))
 
 
 @every_policy
 def test_bounds_are_whole_milliseconds(made: Made) -> None:
     """Spark's delay has no smaller unit."""
-    for bound_us, bounds_us, _ in followed(made)[0]:
-        for bound in [] if bound_us is None else [bound_us]:
-            assert bound % 1_000 == 0
-        assert all(bound % 1_000 == 0 for bound in bounds_us or ())
+    assert all((bound_us or 0) % 1_000 == 0 for bound_us, _ in followed(made)[0])
 
 
 @pytest.mark.slow
@@ -224,16 +201,14 @@ def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
     for start in range(300, 1_500, 100):
         decided(policy, batches[start : start + 100])
         sizes.append(len(pickle.dumps(policy)))
-    groups = PARTITIONS if made.scope == "partition" else 1
     if made.name == "tidemark":
         # Keys that are waited for are open, so it swells while rows are missing, and shrinks again: its size after 300
         # batches is no measure, but what it swells to is the same in the second half.
         assert max(sizes) <= STREAM_BYTES + PARTITIONS * 4_000
         assert max(sizes[len(sizes) // 2 :]) <= max(sizes[: len(sizes) // 2]) + 2_000
     else:
-        growth = groups * EXPERT_BYTES if made.name == "saocp" else 1_000
-        assert max(sizes) <= early + growth
-        assert max(sizes) <= groups * (4_000 + RING_BYTES)
+        assert max(sizes) <= early + 1_000
+        assert max(sizes) <= 4_000 + RING_BYTES
 
 
 @pytest.mark.slow
@@ -251,9 +226,4 @@ def test_times_a_thousand_make_bounds_a_thousand_times_as_wide(made: Made) -> No
 
 
 def _bounds(found: Decided) -> list[int]:
-    bound_us, bounds_us, watermark_us = found
-    return [
-        *([] if bound_us is None else [bound_us]),
-        *(bounds_us or ()),
-        *([] if watermark_us is None else [watermark_us]),
-    ]
+    return [value for value in found if value is not None]

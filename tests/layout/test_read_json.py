@@ -41,7 +41,7 @@ def kinds_read() -> Iterator[type]:
     """Yield the classes that the product reads from JSON."""
     for path, module in product():
         for scope in [module, *(node for node in ast.walk(module) if isinstance(node, ast.ClassDef))]:
-            for call in calls(scope, "read_object"):
+            for call in (*calls(scope, "read_object"), *calls(scope, "AsJson")):
                 named = ast.unparse(call.args[0])
                 name = scope.name if named == "cls" and isinstance(scope, ast.ClassDef) else named
                 home = import_module(".".join(("tidemark", *path.relative_to(ROOT).with_suffix("").parts)))

@@ -29,7 +29,6 @@ __all__ = [
     "keys_of",
     "literal_live",
     "literal_native",
-    "literal_per_row",
     "literal_restart",
     "random_rows",
     "scored_keys",
@@ -55,7 +54,7 @@ class Simulated:
 
 
 class Fixed:
-    """A constant bound that the engine follows by itself."""
+    """A constant bound that Spark follows by itself."""
 
     native = True
 
@@ -80,15 +79,13 @@ class Recorder:
     def __init__(self, seed: int, kinds: tuple[str, ...], reach_us: int) -> None:
         self.story: list[Any] = []
         self._seed, self._kinds, self._reach = seed, kinds, reach_us
-        self._known = 0
         self._digest = b""
 
     def observe(self, seen: Observation) -> None:
         counts: Counter[tuple[int, ...]] = Counter()
-        columns = (seen.partition, seen.event_us, seen.key_us, seen.need_us, seen.own_need_us, seen.count)
+        columns = (seen.partition, seen.event_us, seen.key_us, seen.need_us, seen.count)
         shown = list(zip(*(column.tolist() for column in columns[:3]), strict=True))
         assert shown == sorted(shown)
-        self._known = max(self._known, len(seen.base_us))
         for *what, count in zip(*(column.tolist() for column in columns), strict=True):
             counts[tuple(what)] += count
         self._tell(("saw", seen.now_us, sorted(counts.items()), seen.base_us.tolist()))
@@ -101,8 +98,6 @@ class Recorder:
         match kind:
             case "bound":
                 return Decision(bound_us=int(dice.integers(-reach // 4, reach)))
-            case "bounds":
-                return Decision(bounds_us=dice.integers(-reach // 4, reach, self._known))
             case "watermark":
                 return Decision(watermark_us=int(now_us - dice.integers(-reach // 2, 2 * reach)))
             case _:
@@ -159,12 +154,6 @@ def scored_keys(rows: list[Row], setup: Setup) -> list[int]:
     )
 
 
-def says_something(decision: Decision) -> bool:
-    return any(
-        wanted is not None for wanted in (decision.bound_us, decision.bounds_us, decision.watermark_us)
-    )
-
-
 def _slots(rows: list[Row], trigger_us: int) -> dict[int, list[Row]]:
     found: dict[int, list[Row]] = {}
     for row in rows:
@@ -199,9 +188,7 @@ def granule_start(event: int, setup: Setup) -> int:
     return event - (event - 1) % granule
 
 
-def _seen(
-    rows: list[Row], setup: Setup, now: int, base: int, own: list[int], maxima: list[int]
-) -> Observation:
+def _seen(rows: list[Row], setup: Setup, now: int, base: int, maxima: list[int]) -> Observation:
     if not rows:
         return Observation(now)
     shown = []
@@ -218,7 +205,6 @@ def _seen(
         key_us=np.array([key for _, _, key in shown]),
         count=np.ones(len(shown), np.int64),
         need_us=np.array([_need(key, base, 1_000) for _, _, key in shown]),
-        own_need_us=np.array([_need(key, _floor_ms(own[part]), 1_000) for part, _, key in shown]),
         base_us=_of_seen(maxima),
     )
 
@@ -256,13 +242,7 @@ class _Job:
         self.marks.append(mark)
         self.outcome.batches.append((slot, mark))
         self.history.append(list(self.maxima))
-        return _seen(rows, self.setup, self.wall(slot), _floor_ms(max(known)), known, list(self.maxima))
-
-    def base(self, maxima: list[int]) -> int:
-        seen = [most for most in maxima if most != NEVER]
-        if not seen:
-            return NEVER
-        return min(seen) if self.setup.scope == "partition" else max(seen)
+        return _seen(rows, self.setup, self.wall(slot), _floor_ms(max(known)), list(self.maxima))
 
     def finish(self) -> Simulated:
         for key in self.arrived:
@@ -283,7 +263,7 @@ def literal_native(rows: list[Row], setup: Setup, bound_us: int, partitions: int
             continue
         job.batch(slot, held, mark, 2)
         job.outcome.bounds.append(bound_us)
-        following = max(mark, _floor_ms(job.base(job.maxima)) - bound_us)
+        following = max(mark, _floor_ms(max(job.maxima)) - bound_us)
         moved, mark = following > mark, following
     return job.finish()
 
@@ -306,20 +286,13 @@ def literal_live(
             policy.observe(job.batch(slot, held, mark, 2))
         if slot <= job.last_slot and (ran or any(key > required for key in job.arrived)):
             decision = policy.decide(job.wall(slot), job.wall(slot) + trigger)
-            if says_something(decision):
+            if decision != Decision():
                 standing = decision
             wanted = NEVER
             if standing.watermark_us is not None:
                 wanted = standing.watermark_us
             elif standing.bound_us is not None:
-                wanted = job.base(job.maxima) - standing.bound_us
-            elif standing.bounds_us is not None:
-                # Partitions without a bound came after the decision: they are not known yet.
-                wanted = min(
-                    most - int(bound)
-                    for most, bound in zip(job.maxima, standing.bounds_us, strict=False)
-                    if most != NEVER
-                )
+                wanted = max(job.maxima) - standing.bound_us
             required = max(required, _floor_ms(wanted))
         moved = required > mark and (every_move or any(mark < key <= required for key in job.arrived))
         mark = required if moved else mark
@@ -337,7 +310,7 @@ def literal_restart(rows: list[Row], setup: Setup, policy: Any, partitions: int)
 
     bound = plan(policy.decide(job.first, job.first), None)
     mark, moved, up_at = NEVER, False, 0
-    of_this_run = [NEVER] * partitions
+    of_this_run = NEVER
     waiting: list[Row] = []
     slot = -1
     while slot <= job.last_slot or waiting or moved:
@@ -348,85 +321,20 @@ def literal_restart(rows: list[Row], setup: Setup, policy: Any, partitions: int)
         seen = job.batch(slot, waiting, mark, 2)
         job.outcome.bounds.append(bound)
         policy.observe(seen)
-        for event, _, part in waiting:
-            of_this_run[part] = max(of_this_run[part], event)
+        of_this_run = max([of_this_run, *(event for event, _, _ in waiting)])
         waiting = []
         wanted = bound
         if slot <= job.last_slot:
             now = job.wall(slot)
             wanted = plan(policy.decide(now, now + setup.restart_cost_us), bound)
         following = mark
-        if bound is not None and job.base(of_this_run) != NEVER:
-            following = max(mark, _floor_ms(job.base(of_this_run)) - bound)
+        if bound is not None and of_this_run != NEVER:
+            following = max(mark, _floor_ms(of_this_run) - bound)
         moved, mark = following > mark, following
         if wanted != bound:
-            bound, moved, of_this_run = wanted, False, [NEVER] * partitions
+            bound, moved, of_this_run = wanted, False, NEVER
             up_at = job.wall(slot) + max(setup.restart_cost_us, 1)
     return job.finish()
-
-
-class _Engine:
-    """An engine that moves its watermark with each row."""
-
-    def __init__(self, rows: list[Row], setup: Setup, partitions: int) -> None:
-        self.setup, self.end = setup, rows[-1][1]
-        self.keys = {key for event, _, _ in rows for key in keys_of(event, setup.operator)}
-        self.outcome, self.mark, self.standing = Simulated(), NEVER, Decision()
-        self.maxima = [NEVER] * partitions
-
-    def row(self, event: int, arrival: int, part: int) -> list[list[int]]:
-        """Take a row; return what it shows of each of its keys."""
-        shown = []
-        for key in keys_of(event, self.setup.operator):
-            if key <= self.mark:
-                self.outcome.late[event // 60_000_000, key] += 1
-            start = granule_start(event, self.setup)
-            shown.append(
-                [part, start, key, _need(key, max(self.maxima), 1), _need(key, self.maxima[part], 1)]
-            )
-        self.maxima[part] = max(self.maxima[part], event)
-        seen = [index for index, most in enumerate(self.maxima) if most != NEVER]
-        bounds, bound = self.standing.bounds_us, self.standing.bound_us
-        if bounds is not None:
-            known = [index for index in seen if index < len(bounds)]
-            self.lift(min(self.maxima[index] - int(bounds[index]) for index in known), arrival)
-        elif bound is not None:
-            best = min if self.setup.scope == "partition" else max
-            self.lift(best(self.maxima[index] for index in seen) - bound, arrival)
-        return shown
-
-    def lift(self, mark: int, wall: int) -> None:
-        """Move the watermark, if it is forward, and close what it reaches; the replay ends with the last row."""
-        self.mark = max(self.mark, mark)
-        for key in self.keys:
-            if key <= self.mark:
-                self.outcome.emitted.setdefault(key, min(wall, self.end))
-
-
-def literal_per_row(rows: list[Row], setup: Setup, policy: Any, partitions: int) -> Simulated:
-    """Return what an engine does that moves its watermark with each row; a native policy is asked once."""
-    engine = _Engine(rows, setup, partitions)
-    first = rows[0][1]
-    if policy.native:
-        engine.standing = policy.decide(first, first)
-    for slot, held in sorted(_slots(rows, setup.trigger_us).items()):
-        shown = sorted(what for row in held for what in engine.row(*row))
-        now = first + (slot + 1) * setup.trigger_us
-        engine.outcome.bounds.append(engine.standing.bound_us)
-        if not policy.native:
-            part, start, key, need, own_need = np.array(shown, np.int64).T
-            policy.observe(
-                Observation(now, part, key, start, np.ones_like(key), need, own_need, _of_seen(engine.maxima))
-            )
-            decision = policy.decide(now, now)
-            if says_something(decision):
-                engine.standing = decision
-            if engine.standing.watermark_us is not None:
-                engine.lift(engine.standing.watermark_us, now)
-        engine.outcome.batches.append((slot, engine.mark))
-    for key in engine.keys:
-        engine.outcome.emitted.setdefault(key, engine.end)
-    return engine.outcome
 
 
 def assert_same(arrivals: Arrivals, run: Any, outcome: Simulated) -> None:

@@ -37,7 +37,7 @@ from typing import Any
 
 from tidemark.controller.lab.traces.format import read_trace
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.catalogue import FROM_THE_TRACE
+from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_for
 from tidemark.models.backtest.run import meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight, flink_hindsight
 from tidemark.models.base.duration import format_duration, parse_duration
@@ -45,7 +45,6 @@ from tidemark.models.base.operators import TimeWindow
 from tidemark.models.live.policy import BacktestMode, Setup
 
 from bench.policies.as_long_as_ever import AsLongAsEver
-from bench.policies.named import LITERATURE, make_policy, policy_for
 from support.import_graph import all_imported
 from support.policy_table import table
 from support.synthetic import KINDS, RATE, TRAFFIC, Trace, synthetic
@@ -57,7 +56,7 @@ LIVE = "tidemark live"
 TIDEMARK: dict[BacktestMode, tuple[str, ...]] = {"live": ("tidemark",), "restart": ("tidemark", LIVE)}
 """What is judged, by how a decision reaches the job."""
 BASELINES: dict[BacktestMode, tuple[str, ...]] = {
-    "live": ("flink-quarter", "flink", "max60", "ring:0.95", "ring:target", "ring:certified", *LITERATURE),
+    "live": ("flink-quarter", "flink", "max60", "ring:0.95", "ring:target", "ring:certified"),
     "restart": ("flink-quarter", "ring:target", "max60"),
 }
 """What it is judged beside; trackers change their bound in every batch, for which a restart is too dear."""

@@ -20,12 +20,11 @@ def seen_rows(
     now_us: int,
     need_us: Iterable[int],
     *,
-    own_us: Iterable[int] | None = None,
     partition: Iterable[int] | None = None,
     count: Iterable[int] | None = None,
     partitions: int = 1,
 ) -> Observation:
-    """Return a batch in which each need is a count; by default all rows single, in partition 0, ``own`` as ``need``.
+    """Return a batch in which each need is a count; by default all rows single, in partition 0.
 
     Keys are those of rows, each a cohort of its own.
     """
@@ -37,7 +36,6 @@ def seen_rows(
         event_us=now_us - need,
         count=np.ones(len(need), np.int64) if count is None else np.array(list(count), np.int64),
         need_us=need,
-        own_need_us=need.copy() if own_us is None else np.array(list(own_us), np.int64),
         base_us=np.full(partitions, now_us, np.int64),
     )
 
@@ -64,7 +62,6 @@ def drawn_batches(
         size = 0 if rng.random() < 0.1 else int(rng.integers(1, 60))
         swell = 20 if batches // 3 < number < batches // 2 else 1
         need_ms = 100 + np.floor(1_000 * swell * rng.exponential(size=size)).astype(np.int64)
-        own_ms = np.maximum(need_ms - rng.integers(0, 50, size), 100)
         now_us = (1_000 + number) * step_us * scale
         event_us = (now_us - need_ms * 1_000 * scale) // (_GRANULE_US * scale) * _GRANULE_US * scale
         key_us = (event_us // (_WINDOW_US * scale) + 1) * _WINDOW_US * scale
@@ -79,7 +76,6 @@ def drawn_batches(
                 event_us=event_us[order],
                 count=count[order],
                 need_us=np.full(size, UNKNOWN_US) if blind else need_ms[order] * 1_000 * scale,
-                own_need_us=np.full(size, UNKNOWN_US) if blind else own_ms[order] * 1_000 * scale,
                 base_us=np.full(known, now_us, np.int64),
             )
         )

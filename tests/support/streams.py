@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.granules import granule_index
 from tidemark.models.base.operators import Int64s, Operator, RowLevel, SessionWindow, TimeWindow
+from tidemark.models.evidence.curve import Replay
+from tidemark.models.live.policy import NO_BASE_US
 from tidemark.models.protocol.granule_counts import GranuleCounts, PartitionCounts
 from tidemark.models.protocol.messages import Report
 
@@ -23,6 +25,7 @@ __all__ = [
     "data_set",
     "operators",
     "report_of",
+    "row_replay",
     "slow_keys",
     "textbook_stream",
 ]
@@ -84,7 +87,10 @@ TEXTBOOK_TABLE = {
     20: ("99.48 %", 105, "20.87"),
     40: ("100.00 %", 0, "40.87"),
 }
-"""By bound in seconds: completeness, late rows and mean emit latency (base minus end) in seconds, per-row engine."""
+"""By bound in seconds: completeness, late rows and mean emit latency (base minus end) in seconds.
+
+Each row moves the base for the next one, as in ``row_replay``.
+"""
 
 
 def textbook_stream() -> tuple[Int64s, Int64s]:
@@ -97,6 +103,14 @@ def textbook_stream() -> tuple[Int64s, Int64s]:
     delay = np.array([round(min(draw.expovariate(1 / 6), 25) * SECOND) for _ in range(len(event))], np.int64)
     order = np.argsort(event + delay, kind="stable")
     return event[order], (event + delay)[order]
+
+
+def row_replay(event_us: Int64s, arrival_us: Int64s, operator: Operator) -> Replay:
+    """Return the replay of rows, in order of arrival, each of which moves the base for the next one."""
+    base = np.maximum.accumulate(event_us) if len(event_us) else event_us
+    row, key = operator.keys(event_us)
+    before = np.append(np.full(1, NO_BASE_US), base)[: len(base)]
+    return Replay(key, np.ones_like(key), row, before, base, arrival_us, 1)
 
 
 # -- operators and reports -----------------------------------------------------------------------------------

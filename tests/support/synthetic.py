@@ -1,6 +1,5 @@
 """Synthetic traces: named kinds of delay, the same at each call with the same seed.
 
-``s3_stalls`` and ``s4_step`` are set-ups of the literature's measurements: the seed changes the draws and nothing else.
 ``synthetic`` varies with the seed what a policy could be tuned to by mistake: where the stream begins on the grid of
 windows, the number of partitions, and the parameters of each kind.
 """
@@ -29,8 +28,6 @@ __all__ = [
     "ends_s",
     "even_times",
     "fifo",
-    "s3_stalls",
-    "s4_step",
     "synthetic",
     "usual_delay",
 ]
@@ -281,21 +278,6 @@ def synthetic(
         kept = rng.random(len(pack_s)) < TRAFFIC[traffic](rng, pack_s, partition)
         pack_s, partition = pack_s[kept], partition[kept]
     return KINDS[kind](rng, pack_s.repeat(pack), partition.repeat(pack)).trace(start_us)
-
-
-def s3_stalls(seed: int) -> Trace:
-    """Return the trace of literature S3: 200 rows/s for 7,200 s, two partitions 70/30, the second one stalls."""
-    rng = np.random.default_rng(seed)
-    event_s = even_times(rng, 200, 7_200)
-    return stalls(rng, event_s, (rng.random(len(event_s)) < 0.3).astype(np.int64)).trace(START_US)
-
-
-def s4_step(seed: int) -> Trace:
-    """Return the trace of literature S4: 200 rows/s for 7,200 s in one partition, delays times 5 from 3,600 s on."""
-    rng = np.random.default_rng(seed)
-    event_s = even_times(rng, 200, 7_200)
-    delay = usual_delay(rng, len(event_s)) * np.where(event_s >= 3_600, 5, 1)
-    return Rows(event_s, event_s + delay, np.zeros(len(event_s), np.int64)).trace(START_US)
 
 
 def fifo(entered_s: Float64s, stopped_s: Float64s, rows_per_s: float = BACKLOG_ROWS_PER_S) -> Float64s:

@@ -123,7 +123,7 @@ def test_what_was_stopped_goes_on_where_it_was(
     main(["--processes", "1"])
     without = capsys.readouterr().out
     assert "| all synthetic kinds | all | both | tidemark |" in without
-    assert "saocp" not in without
+    assert "ring:certified" not in without
 
 
 @pytest.mark.parametrize("part", ["yardsticks", "baselines"])
@@ -134,7 +134,7 @@ def test_when_the_policy_changes_nothing_else_runs_again(part: str) -> None:
     assert {live / "tidemark.py", live / "missing.py", live / "defaults.py"} <= ours - others
     support = ROOT / "tests" / "support"
     assert {support / "synthetic.py", support / "system_kinds.py"} <= others
-    assert (ROOT / "tests" / "bench" / "policies" / "trackers.py" in others) == (part == "baselines")
+    assert (ROOT / "models" / "backtest" / "ring.py" in others) == (part == "baselines")
 
 
 ONE = {

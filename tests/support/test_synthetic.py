@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.streams import SECOND
-from support.synthetic import BACKLOG_ROWS_PER_S, KINDS, START_US, Trace, fifo, s3_stalls, s4_step, synthetic
+from support.synthetic import KINDS, Trace, fifo, synthetic
 
 pytestmark = pytest.mark.slow
 
@@ -110,38 +110,6 @@ def test_the_usual_delay_has_a_median_of_200_ms_and_sigma_1() -> None:
     assert delay.std() == pytest.approx(1, abs=0.01)
 
 
-def test_after_the_step_delays_are_five_times_as_long() -> None:
-    trace = s4_step(0)
-    late = trace.event_time_us - START_US >= 3_600 * SECOND
-    delay = delays_s(trace)
-    assert set(trace.partition.tolist()) == {0}
-    assert np.median(delay[late]) / np.median(delay[~late]) == pytest.approx(5, rel=0.03)
-    lateness = np.maximum.accumulate(trace.event_time_us) - trace.event_time_us
-    assert np.quantile(lateness / SECOND, 0.99) == pytest.approx(7.605, rel=0.02), "the hindsight bound of S1"
-
-
-def test_s3_stalls_twelve_times_in_the_partition_of_30_percent() -> None:
-    trace = s3_stalls(0)
-    stalled = trace.arrival_time_us[trace.partition == 1]
-    silences = silences_s(stalled)
-    long = silences[silences > 5]
-    assert len(trace.partition) == 200 * 7_200
-    assert len(stalled) / len(trace.partition) == pytest.approx(0.3, abs=0.002)
-    assert len(long) == 12
-    assert ((long > 9) & (long < 41)).all()
-    assert silences_s(trace.arrival_time_us[trace.partition == 0][:-100]).max() < 1
-    begins = (stalled[:-1][silences > 5] - START_US) / SECOND - 560 * np.arange(12)
-    assert ((begins > 299) & (begins < 361)).all()
-
-
-def test_a_backlog_leaves_at_2000_rows_a_second() -> None:
-    trace = s3_stalls(0)
-    stalled = trace.arrival_time_us[trace.partition == 1]
-    gap = int(np.argmax(silences_s(stalled) > 5))
-    backlog = stalled[gap + 1 : gap + 501]
-    assert (backlog[-1] - backlog[0]) / SECOND == pytest.approx(499 / BACKLOG_ROWS_PER_S, rel=0.01)
-
-
 def test_no_row_overtakes_another_in_a_queue() -> None:
     """In the order in which they enter, rows leave: not before they entered, not while it stops, not too fast."""
     rng = np.random.default_rng(2)
@@ -154,16 +122,6 @@ def test_no_row_overtakes_another_in_a_queue() -> None:
     assert not (((left > 10) & (left < 35)) | ((left > 80) & (left < 90))).any()
     idle = fifo(np.array([5.0, 1.0, 2.0]), stopped, 200)
     assert idle.tolist() == pytest.approx([5.0, 1.0, 2.0]), "a queue that is not busy delays nobody"
-
-
-def test_a_stall_keeps_event_times_within_the_usual_disorder() -> None:
-    """A bound for the partition alone has little to do with the stall: its own needs are those of quiet times."""
-    trace = s3_stalls(0)
-    event = trace.event_time_us[trace.partition == 1]
-    own = np.maximum.accumulate(event) - event
-    everyone = np.maximum.accumulate(trace.event_time_us) - trace.event_time_us
-    assert np.quantile(own / SECOND, 0.99) == pytest.approx(1.95, rel=0.05)
-    assert np.quantile(everyone / SECOND, 0.99) > 5
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -61,6 +61,8 @@ class StoreFiles:
                     f"{self._file}{part}": _identity(f"{self._file}{part}") for part in ("", "-wal", "-shm")
                 }
                 self._keeper = keeper
+                if begun:
+                    threading.Thread(target=self._check_pages, daemon=True).start()
             return self._keeper
 
     def check(self) -> None:
@@ -92,6 +94,19 @@ class StoreFiles:
                     keeper.execute(f"PRAGMA user_version={_CLOSED}")
             self._opened = {}
             keeper.close()
+
+    def _check_pages(self) -> None:
+        """Ask SQLite whether a store that was not closed is whole: its file may have been written over meanwhile.
+
+        SQLite reads all of it for that, so nobody waits for the answer.
+        """
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._file)) as alone:
+            try:
+                (found,) = alone.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.DatabaseError as error:
+                found = str(error)
+            if found != "ok":
+                self.damage = " ".join(found.split())
 
     def _check_log(self) -> bool:
         """Return whether the store has a log that holds commits, and says so."""

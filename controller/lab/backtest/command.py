@@ -20,8 +20,7 @@ from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.controller.tools.cli.shape import check_options
 from tidemark.controller.tools.cli.show import say
 from tidemark.models.base.target import parse_target
-from tidemark.models.evidence.curve import Engine
-from tidemark.models.live.policy import BacktestMode, Scope, Setup
+from tidemark.models.live.policy import BacktestMode, Setup
 from tidemark.models.specs.slo import Objective
 
 _OF_STREAM = frozenset(
@@ -41,8 +40,6 @@ def backtest(
     window: str,
     slide: str | None,
     trigger: str,
-    engine: Engine,
-    scope: Scope,
     mode: BacktestMode,
     restart_cost: str,
     horizon: str | None,
@@ -71,8 +68,6 @@ def backtest(
                 token_file=token_file,
             )
             return
-        if mode == "restart" and engine == "per-row":
-            raise ValueError("--mode restart needs --engine spark: it replays the restart of a Spark job")
         if mode == "live" and horizon is not None:
             raise ValueError(
                 "--horizon needs --mode restart: in Live the driver's own rules say how far back counts"
@@ -82,8 +77,6 @@ def backtest(
             trigger_us=duration_of(trigger, "--trigger"),
             target_ppm=parse_target(target or "0.99"),
             objective=objective,
-            engine=engine,
-            scope=scope,
             mode=mode,
             restart_cost_us=duration_of(restart_cost, "--restart-cost"),
             horizon_ms=None if horizon is None else milliseconds_of(horizon, "--horizon"),

@@ -22,15 +22,12 @@ from tidemark.models.live.policy import NO_BASE_US, Setup
 def record_of(trial: Trial, outcome: PolicyResult) -> dict[str, Any]:
     """Return the figures of one policy on one trace: integers with their unit in the name, None where unknown."""
     yardstick = trial.yardstick
-    spark = yardstick.spark
     return {
         "trace": str(trial.path),
         "policy": outcome.policy,
         **figures_of(trial.setup, outcome),
         "fixed_hindsight_bound_us": _whole(yardstick.fixed.bound_us),
         "fixed_hindsight_latency_us": _whole(yardstick.fixed.score.latency_mean_us),
-        "spark_hindsight_bound_us": _whole(None if spark is None else spark.bound_us),
-        "spark_hindsight_latency_us": _whole(None if spark is None else spark.score.latency_mean_us),
         "clairvoyant_latency_us": _whole(yardstick.clairvoyant_us),
     }
 
@@ -52,8 +49,6 @@ def figures_of(setup: Setup, outcome: PolicyResult) -> dict[str, Any]:
         "bound_mean_us": _whole(score.bound_mean_us),
         "bound_changes": score.bound_changes,
         "objective": setup.objective,
-        "engine": setup.engine,
-        "scope": setup.scope,
         "mode": setup.mode,
         "decided": score.decided,
         "meets_target": outcome.meets,

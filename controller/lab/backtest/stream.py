@@ -70,13 +70,13 @@ def backtest_stream(
         slo, policy = _in_force(tidemark, job, stream)
         slos = slo, _tried(slo, target, latency_cap, horizon)
         made = stream_trace(tidemark, job, stream, since)
-    found, notes = _replayed(f"{job}/{stream}", made, slos, policy, restart_cost_us)
+    results, notes = _replayed(f"{job}/{stream}", made, slos, policy, restart_cost_us)
     records = [
-        {"job": job, "stream": stream, "slo": name, **figures_of(*each)}
-        for name, each in zip(_NAMES, found, strict=True)
+        {"job": job, "stream": stream, "slo": name, **figures_of(*result)}
+        for name, result in zip(_NAMES, results, strict=True)
     ]
     if output == "table":
-        _show(f"{job}/{stream}", made, slos, found)
+        _show(f"{job}/{stream}", made, slos, results)
     else:
         write(records, output)
     for note in notes:
@@ -96,7 +96,7 @@ def _in_force(tidemark: Client, job: str, stream: str) -> tuple[Slo, Policy]:
             f"the SLO of {job}/{stream} has a goal for single windows (timeslices or worst-window), and how those come "
             "out is known only of the bound in use"
         )
-    join = next((each.join for each in tidemark.joins(job) if stream in each.streams), None)
+    join = next((spec.join for spec in tidemark.joins(job) if stream in spec.streams), None)
     if join is not None:
         raise ValueError(f"{job}/{stream} is a side of join {join}, whose SLO decides about its bound")
     return slo, policy
@@ -114,11 +114,11 @@ def _replayed(
     builder.add(rows.event_time_us, rows.arrival_time_us, rows.partition, len(rows.partitions))
     arrivals = builder.build()
     with progress("slots", arrivals.slots) as progressed:
-        found = [
+        results = [
             (setup, replay(which, arrivals, setup, _policy(setup, slo, policy, made), progressed))
             for which, setup, slo in zip(_NAMES, setups, slos, strict=True)
         ]
-    return found, plausible.notes()
+    return results, plausible.notes()
 
 
 def _setup(made: StreamTrace, slo: Slo, policy: Policy, restart_cost_us: int) -> Setup:
@@ -143,15 +143,15 @@ def _policy(setup: Setup, slo: Slo, policy: Policy, made: StreamTrace) -> BoundP
 
 
 def _show(
-    name: str, made: StreamTrace, slos: tuple[Slo, Slo], found: list[tuple[Setup, PolicyResult]]
+    name: str, made: StreamTrace, slos: tuple[Slo, Slo], results: list[tuple[Setup, PolicyResult]]
 ) -> None:
-    live = found[0][0].mode == "live"
+    live = results[0][0].mode == "live"
     say(
         f"{name}: {plural(len(made.trace), 'row')} of {plural(made.batches, 'batch', 'batches')} that were reported, "
         f"replayed as in mode {'Live' if live else 'Restart'}"
     )
     rows = []
-    for which, slo, (_, result) in zip(_NAMES, slos, found, strict=True):
+    for which, slo, (_, result) in zip(_NAMES, slos, results, strict=True):
         score = result.score
         rows.append(
             (
@@ -170,7 +170,7 @@ def _show(
     bound = "median lag" if live else "mean bound"
     latencies = ("mean latency", "p95 latency", bound, "moves")
     table(("SLO", "target", "latency cap", "verdict", "admitted", "late", *latencies), rows)
-    for which, (_, result) in zip(_NAMES, found, strict=True):
+    for which, (_, result) in zip(_NAMES, results, strict=True):
         if result.reasons and not result.score.bound_changes and not live:
             say(f"{which}, the bound never changed: {'; '.join(result.reasons)}")
     if any(slo.state_cap_rows is not None for slo in slos):

@@ -47,13 +47,11 @@ def show(trial: Trial) -> None:
 def heading(trial: Trial) -> list[str]:
     """Return the lines above a table: what was replayed, the question, and the two yardsticks."""
     setup, yardstick = trial.setup, trial.yardstick
-    if setup.engine == "per-row":
-        reach = f"decisions every {format_duration(setup.trigger_us)}"
-    elif setup.mode == "live":
+    if setup.mode == "live":
         reach = f"trigger {format_duration(setup.trigger_us)}, live"
     else:
         reach = f"trigger {format_duration(setup.trigger_us)}, restarts of {format_duration(setup.restart_cost_us)}"
-    how = f"{setup.operator}; {setup.engine} engine, {setup.scope} scope, {reach}"
+    how = f"{setup.operator}; {reach}"
     question = f"target {format_target(setup.target_ppm)}"
     if setup.objective == "timeslices":
         question += f" in {format_target(setup.good_windows_ppm)} of the windows (timeslices)"
@@ -62,9 +60,7 @@ def heading(trial: Trial) -> list[str]:
     arrivals = trial.arrivals
     size = f"{plural(arrivals.rows, 'row')}, {plural(arrivals.partitions, 'partition')}"
     span = f"{format_about(arrivals.last_us - arrivals.first_us)}, {plural(arrivals.slots, 'slot')}"
-    fixed = _bound_and_latency(yardstick.fixed, _of_each(trial))
-    if yardstick.spark is not None:
-        fixed += f"; Spark's own: {_bound_and_latency(yardstick.spark)}"
+    fixed = _bound_and_latency(yardstick.fixed)
     return [
         f"{trial.path}: {size}, {span}",
         f"{how}; {question}",
@@ -72,9 +68,9 @@ def heading(trial: Trial) -> list[str]:
     ]
 
 
-def _bound_and_latency(constant: ConstantBound, whose: str = "") -> str:
+def _bound_and_latency(constant: ConstantBound) -> str:
     latency = format_latency(constant.score.latency_mean_us)
-    return f"bound {format_duration(constant.bound_us)}{whose}, mean latency {latency}"
+    return f"bound {format_duration(constant.bound_us)}, mean latency {latency}"
 
 
 def ratio(latency_us: float | None, yardstick_us: float | None) -> str:
@@ -136,7 +132,9 @@ _OPEN = 0.1
 def verdict(trial: Trial) -> str:
     """Return how Tidemark, or else the first policy, compares with the target and with the best constant bound."""
     outcome = _judged(trial)
-    constant = f"{_best(trial)}, {format_duration(trial.yardstick.fixed.bound_us)}, known only afterwards,"
+    constant = (
+        f"the best constant bound, {format_duration(trial.yardstick.fixed.bound_us)}, known only afterwards,"
+    )
     name = {TIDEMARK: "Tidemark", FIXED_HINDSIGHT: constant}.get(outcome.policy, outcome.policy)
     if not outcome.score.decided:
         why = "".join(f": {reason}" for reason in outcome.reasons)
@@ -150,13 +148,10 @@ def verdict(trial: Trial) -> str:
         kept = f"misses the target of {_goal(trial)}{capped} and {kept}"
     if outcome.score.latency_mean_us is None:
         return f"On this trace {name} {kept}; no window of it can be scored, so no latency is known."
-    said = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
+    text = f"On this trace {name} {kept} at a mean latency of {_latency(outcome.score)}"
     if outcome.policy == FIXED_HINDSIGHT:
-        return f"{said}."
-    return (
-        f"{said}; {_constant(trial, outcome)}{_spark_own(trial)}."
-        f"{_once_known(trial, outcome)}{_with_live(trial, outcome)}"
-    )
+        return f"{text}."
+    return f"{text}; {_constant(trial, outcome)}.{_once_known(trial, outcome)}{_with_live(trial, outcome)}"
 
 
 def _once_known(trial: Trial, outcome: PolicyResult) -> str:
@@ -200,12 +195,12 @@ def short_trace_warning(trial: Trial) -> str | None:
     arrivals, setup = trial.arrivals, trial.setup
     if not any(outcome.policy == TIDEMARK for outcome in trial.outcomes):
         return None
-    found = learning_of(setup, arrivals.pairs, arrivals.last_us - arrivals.first_us)
-    if found is None or found.enough:
+    learning = learning_of(setup, arrivals.pairs, arrivals.last_us - arrivals.first_us)
+    if learning is None or learning.enough:
         return None
-    needed, seen = (format_about(keys * found.key_us) for keys in (found.needed, found.seen))
+    needed, seen = (format_about(keys * learning.key_us) for keys in (learning.needed, learning.seen))
     if isinstance(setup.operator, TimeWindow):
-        needed, seen = f"{plural(found.needed, 'window')} ({needed})", f"{found.seen:,}"
+        needed, seen = f"{plural(learning.needed, 'window')} ({needed})", f"{learning.seen:,}"
     return (
         f"warning: this trace is too short to learn from: Tidemark needs {needed} before it trusts what it has seen, "
         f"and the trace has {seen}"
@@ -220,7 +215,7 @@ def _judged(trial: Trial) -> PolicyResult:
 def _constant(trial: Trial, outcome: PolicyResult) -> str:
     """Return how the best constant bound compares, which meets the target by its definition."""
     fixed = trial.yardstick.fixed.score
-    best = f"{_best(trial)}, known only afterwards,"
+    best = "the best constant bound, known only afterwards,"
     if fixed.windows_open > (1 - _OPEN) * fixed.windows:
         bound = format_duration(trial.yardstick.fixed.bound_us)
         return f"{best} is {bound}, under which nearly all windows are still open when the trace ends"
@@ -231,21 +226,6 @@ def _constant(trial: Trial, outcome: PolicyResult) -> str:
     if latency == _latency(outcome.score):
         return f"{best} needs as long"
     return f"{best} needs {latency}" if own < other else f"{best} needs less, {latency}"
-
-
-def _of_each(trial: Trial) -> str:
-    """Return what is said of a constant bound where each partition has a watermark of its own."""
-    return " of each partition, which Spark does not have" if trial.yardstick.spark else ""
-
-
-def _best(trial: Trial) -> str:
-    return f"the best constant bound{_of_each(trial)}"
-
-
-def _spark_own(trial: Trial) -> str:
-    """Return what Spark's own best constant bound needs where the one compared is none of Spark's."""
-    spark = trial.yardstick.spark
-    return "" if spark is None else f"; Spark's own, one for the stream, needs {_latency(spark.score)}"
 
 
 def _kept(trial: Trial, score: BacktestScore) -> str:

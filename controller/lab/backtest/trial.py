@@ -42,9 +42,6 @@ class Yardstick:
     """What was possible."""
 
     fixed: ConstantBound
-    """The one of the setup's scope."""
-    spark: ConstantBound | None
-    """Spark's own, one for the stream, where ``fixed`` is one of each partition; else None."""
     clairvoyant_us: float | None
     """A mean latency that no policy can go below; None when no window is scored."""
 
@@ -83,13 +80,13 @@ class Trial:
     """With restarts and Tidemark: what Live would have done on the same trace; else None."""
 
 
-def choose_policies(given: Sequence[str], setup: Setup) -> list[str]:
+def choose_policies(wanted: Sequence[str], setup: Setup) -> list[str]:
     """Return the names without repetitions, ``all`` spelled out.
 
     Raises:
         ValueError: when a name is not that of a policy.
     """
-    names = [name for one in given for name in (policy_names() if one.strip() == ALL else [one.strip()])]
+    names = [name for one in wanted for name in (policy_names() if one.strip() == ALL else [one.strip()])]
     for name in names:
         if name not in FROM_THE_TRACE:
             make_policy(name, setup)
@@ -137,14 +134,12 @@ def judge(
         on_progress: called with the name of what runs and the number of slots that are done.
 
     Raises:
-        ValueError: when a policy requires what the engine cannot do.
+        ValueError: when a policy requires what Spark cannot do.
     """
     on_progress(FIXED_HINDSIGHT, 0)
-    fixed, spark = ConstantBound(*fixed_hindsight(arrivals, setup)), None
-    if setup.engine == "spark" and setup.scope == "partition":
-        spark = ConstantBound(*fixed_hindsight(arrivals, replace(setup, scope="global")))
+    fixed = ConstantBound(*fixed_hindsight(arrivals, setup))
     on_progress("clairvoyant", 0)
-    yardstick = Yardstick(fixed, spark, clairvoyant(arrivals, setup))
+    yardstick = Yardstick(fixed, clairvoyant(arrivals, setup))
     outcomes = []
     for name in policies:
         policy = Fixed(fixed.bound_us) if name == FIXED_HINDSIGHT else policy_for(name, arrivals, setup)
@@ -170,7 +165,7 @@ def replay(
     """Return what a policy does with ``arrivals``; ``name`` is what progress and result call it.
 
     Raises:
-        ValueError: when the policy requires what the engine cannot do.
+        ValueError: when the policy requires what Spark cannot do.
     """
     ran = run(arrivals, setup, policy, on_slot=_throttled(name, arrivals.slots, on_progress))
     scored = score(arrivals, setup, ran)

@@ -62,9 +62,9 @@ def chart(points: Sequence[tuple[int, int]], rows: int, marks: Marks) -> list[st
         bar = f"{_BAR * _length(loss, low, high):<{_COLUMNS}}"
         if target_column:
             bar = f"{bar[:target_column]}{_TARGET}{bar[target_column:]}"
-        said = f"{format_number(100 * loss, 3)} %" if loss else "none"
+        share = f"{format_number(100 * loss, 3)} %" if loss else "none"
         mark = f"  <- {marks.bound_name}" if bound == marks.bound_us else ""
-        lines.append(f"{names[bound]:>{width}} {bar} {said}{mark}")
+        lines.append(f"{names[bound]:>{width}} {bar} {share}{mark}")
     return [*lines, _legend(marks)]
 
 
@@ -76,11 +76,11 @@ def _drawn(bounds: Sequence[int], marked_us: int | None) -> list[int]:
     steps = [step / (_BARS - 1) for step in range(_BARS)]
     if high > _FAR_APART * middle:
         low = max(middle / _FAR_APART, 1)
-        found = {round(low * (high / low) ** step) for step in steps}
+        drawn = {round(low * (high / low) ** step) for step in steps}
     else:
-        found = {round(low + (high - low) * step) for step in steps}
+        drawn = {round(low + (high - low) * step) for step in steps}
     inside = marked_us is not None and bounds[0] <= marked_us <= high
-    return sorted(found | ({marked_us} if inside and marked_us is not None else set()))
+    return sorted(drawn | ({marked_us} if inside and marked_us is not None else set()))
 
 
 def _length(loss: float, low: float, high: float) -> int:
@@ -88,9 +88,9 @@ def _length(loss: float, low: float, high: float) -> int:
 
 
 def _legend(marks: Marks) -> str:
-    said = ["late rows by bound"]
+    parts = ["late rows by bound"]
     if marks.target_ppm is not None:
-        said.append(f"{_TARGET} what the target of {format_share(marks.target_ppm)} allows")
+        parts.append(f"{_TARGET} what the target of {format_share(marks.target_ppm)} allows")
     if marks.bound_us is not None:
-        said.append(f"the bound {marks.bound_name}, {format_duration(marks.bound_us)}")
-    return "; ".join(said)
+        parts.append(f"the bound {marks.bound_name}, {format_duration(marks.bound_us)}")
+    return "; ".join(parts)

@@ -25,11 +25,9 @@ from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import (
     Curve,
     CurvePoint,
-    Engine,
     NeedDistribution,
     Replay,
     batches_of_slots,
-    replay_per_row,
     replay_spark,
 )
 from tidemark.models.recommend.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
@@ -59,7 +57,6 @@ def show_trace_curve(
     window: str | None,
     slide: str | None,
     session_gap: str | None,
-    engine: Engine,
     trigger: str,
     bounds: str | None,
     grace: str | None,
@@ -78,14 +75,13 @@ def show_trace_curve(
         trigger_us = duration_of(trigger, "--trigger")
         target_ppm, confidence_ppm = parse_target(target), _confidence(confidence)
         cap_us = None if latency_cap is None else duration_of(latency_cap, "--latency-cap")
-        tick_us = SPARK_TICK_US if engine == "spark" else 1
-        given = None if bounds is None else bounds_of(bounds, "--bounds", tick_us)
+        asked_us = None if bounds is None else bounds_of(bounds, "--bounds", SPARK_TICK_US)
         recorded, notes = _read(path)
-        graces = [] if grace is None else bounds_of(grace, "--grace", tick_us)
-        replay = _replay(recorded, operator, engine, trigger_us)
+        graces = [] if grace is None else bounds_of(grace, "--grace", SPARK_TICK_US)
+        replay = _replay(recorded, operator, trigger_us)
         replayed = Curve.of_replay(replay, operator)
         points = [
-            replayed.at(bound) for bound in given or _ladder(replayed.needs, target_ppm, confidence_ppm)
+            replayed.at(bound) for bound in asked_us or _ladder(replayed.needs, target_ppm, confidence_ppm)
         ]
         # Rows are judged by base - (bound + grace), the watermark under which a corrected window is final.
         corrected = [[(after, replayed.at(point.bound_us + after)) for after in graces] for point in points]
@@ -95,9 +91,7 @@ def show_trace_curve(
         if not replay.any_judged:
             choice = BoundChoice(None, (), _NONE_JUDGED)
     rows, partitions = plural(len(recorded), "row"), plural(len(recorded.partitions), "partition")
-    how = f"{rows}, {partitions}; {operator}; {engine} engine"
-    if engine == "spark":
-        how += f", trigger {format_duration(trigger_us)}"
+    how = f"{rows}, {partitions}; {operator}; trigger {format_duration(trigger_us)}"
     for note in notes:
         click.echo(note, err=output != "table")
     if output != "table":
@@ -115,10 +109,10 @@ def _confidence(text: str) -> int | None:
     Raises:
         ValueError: when it is no share between 0 and 1.
     """
-    found = read_option(read_share, text, "--confidence")
-    if found is not None and not 0 < found < PPM:
+    share = read_option(read_share, text, "--confidence")
+    if share is not None and not 0 < share < PPM:
         raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
-    return found
+    return share
 
 
 def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None) -> list[int]:
@@ -147,9 +141,7 @@ def _read(path: Path) -> tuple[Trace, list[str]]:
     return join(iter(parts)), plausible.notes()
 
 
-def _replay(trace: Trace, operator: Operator, engine: Engine, trigger_us: int) -> Replay:
-    if engine == "per-row":
-        return replay_per_row(trace.event_time_us, trace.arrival_time_us, operator)
+def _replay(trace: Trace, operator: Operator, trigger_us: int) -> Replay:
     batch, wall_us = batches_of_slots(trace.event_time_us, trace.arrival_time_us, trigger_us)
     return replay_spark(trace.event_time_us, batch, wall_us, operator)
 

@@ -93,7 +93,7 @@ class OpenTrace:
         names: dict[str, int] = {}
         seq_before, arrival_before, done = None, None, 0
         for batch in self._record_batches():
-            columns = {name: batch.column(found) for name, found in self._columns.items()}
+            columns = {name: batch.column(in_file) for name, in_file in self._columns.items()}
             for name, column in columns.items():
                 if column.null_count:
                     where = done + int(column.is_null().index(pa.scalar(value=True)).as_py())
@@ -163,8 +163,8 @@ def index_of_names(column: pa.Array, names: dict[str, int]) -> NDArray[np.int32]
     """Return the index of each value of a string ``column`` without nulls; new values are added to ``names``."""
     encoded = column.dictionary_encode()
     indexes = [names.setdefault(name, len(names)) for name in encoded.dictionary.to_pylist()]
-    found: NDArray[np.int32] = np.array(indexes, np.int32)[encoded.indices.to_numpy()]
-    return found
+    index: NDArray[np.int32] = np.array(indexes, np.int32)[encoded.indices.to_numpy()]
+    return index
 
 
 def column_named(name: str, there: Sequence[str], path: Path) -> str:
@@ -173,15 +173,15 @@ def column_named(name: str, there: Sequence[str], path: Path) -> str:
     Raises:
         TraceError: when there is none, or more than one.
     """
-    found = [each for each in there if each == name] or [
-        each for each in there if each.casefold() == name.casefold()
+    matches = [column for column in there if column == name] or [
+        column for column in there if column.casefold() == name.casefold()
     ]
-    if not found:
+    if not matches:
         raise TraceError(f"{path}: there is no column {name!r}; there are: {', '.join(there) or 'none'}")
-    if len(found) > 1:
-        named = " and ".join(map(repr, dict.fromkeys(found)))
-        raise TraceError(f"{path}: {len(found)} columns are named {named}: rename all but one")
-    return found[0]
+    if len(matches) > 1:
+        named = " and ".join(map(repr, dict.fromkeys(matches)))
+        raise TraceError(f"{path}: {len(matches)} columns are named {named}: rename all but one")
+    return matches[0]
 
 
 def one_line(error: Exception) -> str:
@@ -211,11 +211,11 @@ def _columns_of(path: Path, schema: pa.Schema) -> dict[str, str]:
         )
     columns = {name: column_named(name, schema.names, path) for name in COLUMNS}
     for name, required in COLUMNS.items():
-        found = schema.field(columns[name]).type
-        inner = found.value_type if pa.types.is_dictionary(found) else found
-        fits = any(is_text(inner) for is_text in _TEXT) if required == pa.string() else found == required
+        kind = schema.field(columns[name]).type
+        inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+        fits = any(is_text(inner) for is_text in _TEXT) if required == pa.string() else kind == required
         if not fits:
-            raise TraceError(f"{path}: column {name!r} is of type {found}, a trace has {required} there")
+            raise TraceError(f"{path}: column {name!r} is of type {kind}, a trace has {required} there")
     return columns
 
 
@@ -307,22 +307,22 @@ class PlausibleRows:
 
     def notes(self, what: str = "left out") -> list[str]:
         """Return what the user should know, a line each, that of misdated rows beginning with ``what``."""
-        found = []
+        notes = []
         wrong, names = self._misdated.total(), sorted(self._misdated)
         if wrong:
             more = len(names) - _NAMES_SHOWN
             which = f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(map(repr, names[:_NAMES_SHOWN]))}"
             which += f" and {more:,} more" if more > 0 else ""
             share, are = percent_of(wrong, self._rows), "is" if wrong == 1 else "are"
-            found.append(
+            notes.append(
                 f"{what}: {plural(wrong, 'row')} of {which}, {share} of all, {are} {self._dated} "
                 "No bound is meant for them"
             )
         last_us = self._last_arrival_us
         if last_us is not None and misdated(np.array([last_us]), None, self._now_us).any():
             dated = explained(last_us, self._now_us)
-            found.append(f"note: arrivals are {dated} Then all delays here are too short by the same factor")
-        return found
+            notes.append(f"note: arrivals are {dated} Then all delays here are too short by the same factor")
+        return notes
 
     @property
     def _dated(self) -> str:

@@ -61,12 +61,12 @@ class Columns:
         Raises:
             TraceError: when one is missing, or there more than once.
         """
-        found = {name: column_named(name, there, path) for name in self.names()}
+        in_file = {name: column_named(name, there, path) for name in self.names()}
         return replace(
             self,
-            event_time=found[self.event_time],
-            arrival=None if self.arrival is None else found[self.arrival],
-            partition=None if self.partition is None else found[self.partition],
+            event_time=in_file[self.event_time],
+            arrival=None if self.arrival is None else in_file[self.arrival],
+            partition=None if self.partition is None else in_file[self.partition],
         )
 
 
@@ -116,7 +116,7 @@ def trace_of_files(
             for name, (_, _, zoned) in zip((columns.event_time, columns.arrival or ""), times, strict=False):
                 if not zoned:
                     without_zone[name] = None
-            valid = np.logical_and.reduce([known for _, known, _ in times])
+            valid = np.logical_and.reduce([is_time for _, is_time, _ in times])
             if partition is not None:
                 valid &= partition.is_valid().to_numpy(zero_copy_only=False)
             count = int(valid.sum())
@@ -154,7 +154,7 @@ def find_files(sources: Sequence[Path], file_format: Format | None = None) -> li
     Raises:
         TraceError: when a source does not exist, holds no file, or has a name that does not show its format.
     """
-    found: list[tuple[Path, Format]] = []
+    files: list[tuple[Path, Format]] = []
     for source in sources:
         if source.is_dir():
             inside = [
@@ -178,8 +178,8 @@ def find_files(sources: Sequence[Path], file_format: Format | None = None) -> li
                 raise TraceError(
                     f"{path}: the name does not show the format; give --format parquet, json or csv"
                 )
-            found.append((path, kind))
-    return found
+            files.append((path, kind))
+    return files
 
 
 def _format_of(path: Path) -> Format | None:
@@ -253,8 +253,8 @@ def _read_json(path: Path, columns: Columns) -> Iterator[_Part]:
             row = json.loads(line)
         except ValueError as error:
             column = getattr(error, "pos", 0) + 1
-            said = "this is not JSON; each line must be one JSON object"
-            raise TraceError(f"{path}: line {number}, column {column}: {said}") from None
+            why = "this is not JSON; each line must be one JSON object"
+            raise TraceError(f"{path}: line {number}, column {column}: {why}") from None
         except RecursionError:
             raise TraceError(f"{path}: line {number} is nested too deeply to be read") from None
         if not isinstance(row, dict):

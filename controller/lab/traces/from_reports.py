@@ -73,7 +73,7 @@ def trace_of_reports(reports: Sequence[Report]) -> StreamTrace:
     names: dict[str, int] = {}
     events, partitions, sizes = [], [], []
     for report in used:
-        number = np.array([names.setdefault(each, len(names)) for each in report.counts.partitions], np.int32)
+        number = np.array([names.setdefault(name, len(names)) for name in report.counts.partitions], np.int32)
         event_us, partition = _rows_of(report, number)
         events.append(event_us)
         partitions.append(partition)
@@ -125,4 +125,4 @@ def _round(gap_us: float) -> int:
     """Return the roundest number of at most three digits that is within 1 % of a gap, and at least a millisecond."""
     units: Iterable[int] = (10 ** max(math.floor(math.log10(gap_us)) - place, 3) for place in range(_DIGITS))
     rounded = [max(round(gap_us / unit), 1) * unit for unit in units]
-    return next((each for each in rounded if abs(each - gap_us) <= _NEAR * gap_us), rounded[-1])
+    return next((gap for gap in rounded if abs(gap - gap_us) <= _NEAR * gap_us), rounded[-1])

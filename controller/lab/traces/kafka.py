@@ -149,16 +149,16 @@ class TopicReader:
     def _find_spans(self) -> dict[int, tuple[int, int]]:
         """Return, for each partition with messages to read, the first offset to read and the first not to read."""
         name = self._topic.name
-        found = self._consumer.list_topics(name, _REQUEST_SECONDS).topics[name]
-        if found.error is not None:
-            raise KafkaException(found.error)
+        topic = self._consumer.list_topics(name, _REQUEST_SECONDS).topics[name]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
         starts: dict[int, int] = {}
         if self._topic.since_ms is not None:
-            times = [TopicPartition(name, partition, self._topic.since_ms) for partition in found.partitions]
+            times = [TopicPartition(name, partition, self._topic.since_ms) for partition in topic.partitions]
             answered = self._consumer.offsets_for_times(times, _REQUEST_SECONDS)
             starts = {one.partition: one.offset for one in answered}
         spans = {}
-        for partition in sorted(found.partitions):
+        for partition in sorted(topic.partitions):
             low, high = self._consumer.get_watermark_offsets(
                 TopicPartition(name, partition), _REQUEST_SECONDS
             )
@@ -209,8 +209,8 @@ def read_client_settings(path: Path) -> dict[str, str]:
 
 def _of(message: KafkaMessage, partition: int, offset: int) -> Message:
     kind, timestamp_ms = message.timestamp()
-    known = _TYPES.get(kind)
+    stamp = _TYPES.get(kind)
     headers: Any = message.headers() or ()  # pairs, where they are received
     return Message(
-        partition, offset, None if known is None else timestamp_ms, known, message.value(), headers
+        partition, offset, None if stamp is None else timestamp_ms, stamp, message.value(), headers
     )

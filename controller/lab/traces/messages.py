@@ -121,9 +121,9 @@ class TopicTraceBuilder:
         arrival_us, arrival_known = self._times(arrivals, self._sources.arrival)
         self._count_no_times(event_known, self._event_name())
         self._count_no_times(arrival_known | ~event_known, self._sources.arrival)
-        known = event_known & arrival_known
+        has_times = event_known & arrival_known
         partition, offset = np.array(taken, np.int64).T
-        self._parts.append(tuple(column[known] for column in (event_us, arrival_us, partition, offset)))
+        self._parts.append(tuple(column[has_times] for column in (event_us, arrival_us, partition, offset)))
 
     def build(self) -> TopicTrace:
         """Return the trace of all messages so far."""
@@ -175,13 +175,13 @@ class TopicTraceBuilder:
         """Return times in microseconds and which of them are known; ``name`` is None for timestamps."""
         if name is None:
             return np.array(raw, np.int64), np.ones(len(raw), np.bool_)
-        times, known = np.zeros(len(raw), np.int64), np.zeros(len(raw), np.bool_)
+        times, valid = np.zeros(len(raw), np.int64), np.zeros(len(raw), np.bool_)
 
         def read(first: int, last: int) -> None:
             """Read a run of times at once; on failure halve it until each value that is not a time stands alone."""
             try:
                 column = pa.array(raw[first:last])
-                times[first:last], known[first:last], zoned = times_us(
+                times[first:last], valid[first:last], zoned = times_us(
                     column, self._sources.unit, f"{name!r}", first
                 )
             except UnitMissingError:
@@ -196,10 +196,10 @@ class TopicTraceBuilder:
                     self._without_zone[name] = None
 
         read(0, len(raw))
-        return times, known
+        return times, valid
 
-    def _count_no_times(self, known: NDArray[np.bool_], name: str | None) -> None:
-        if wrong := int((~known).sum()):
+    def _count_no_times(self, valid: NDArray[np.bool_], name: str | None) -> None:
+        if wrong := int((~valid).sum()):
             self._unreadable[f"{name!r} is not a time"] += wrong
 
 
@@ -283,11 +283,11 @@ def times_us(column: pa.Array, unit: Unit | None, where: str, first_row: int) ->
     if pa.types.is_null(kind):
         return np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), True
     if pa.types.is_timestamp(kind):
-        values, known = _numbers(column.cast(pa.int64()))
-        return _scaled(values, known, kind.unit, where), known, kind.tz is not None
+        values, valid = _numbers(column.cast(pa.int64()))
+        return _scaled(values, valid, kind.unit, where), valid, kind.tz is not None
     if pa.types.is_date(kind):
-        values, known = _numbers(column.cast(pa.timestamp("us")).cast(pa.int64()))
-        return values, known, False
+        values, valid = _numbers(column.cast(pa.timestamp("us")).cast(pa.int64()))
+        return values, valid, False
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return _of_text(pc.utf8_trim_whitespace(column.cast(pa.string())), unit, where, first_row)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -300,22 +300,22 @@ def _of_numbers(column: pa.Array, unit: Unit | None, where: str) -> Times:
         raise UnitMissingError(f"{where} holds numbers: give their unit with --unit s, ms, us or ns")
     whole = pa.types.is_integer(column.type)
     try:
-        values, known = _numbers(column.cast(pa.int64() if whole else pa.float64()))
+        values, valid = _numbers(column.cast(pa.int64() if whole else pa.float64()))
     except pa.ArrowException as error:
         raise TraceError(f"{where}: {one_line(error)}") from None
     if whole:
-        return _scaled(values, known, unit, where), known, True
-    known &= ~np.isnan(values)
-    exact = np.where(known, values, 0.0) * (1e6 / _PER_SECOND[unit])
+        return _scaled(values, valid, unit, where), valid, True
+    valid &= ~np.isnan(values)
+    exact = np.where(valid, values, 0.0) * (1e6 / _PER_SECOND[unit])
     _check_range(exact, where, unit)
-    return np.round(exact).astype(np.int64), known, True
+    return np.round(exact).astype(np.int64), valid, True
 
 
 def _of_text(column: pa.Array, unit: Unit | None, where: str, first_row: int) -> Times:
     column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-    known: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
-    if not known.any():
-        return np.zeros(len(column), np.int64), known, True
+    valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    if not valid.any():
+        return np.zeros(len(column), np.int64), valid, True
     if pc.all(pc.match_substring_regex(column, _NUMBER)).as_py():
         try:
             return _of_numbers(column.cast(pa.int64()), unit, where)
@@ -335,21 +335,21 @@ def _of_text(column: pa.Array, unit: Unit | None, where: str, first_row: int) ->
     except pa.ArrowException as error:
         raise TraceError(f"{where}: {one_line(error)}") from None
     values, _ = _numbers(pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64())))
-    return values, known, bool(pc.all(zoned).as_py())
+    return values, valid, bool(pc.all(zoned).as_py())
 
 
 def _numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the values, 0 where null, and which are not null."""
-    known = column.is_valid().to_numpy(zero_copy_only=False).copy()
-    return column.fill_null(0).to_numpy(zero_copy_only=False), known
+    valid = column.is_valid().to_numpy(zero_copy_only=False).copy()
+    return column.fill_null(0).to_numpy(zero_copy_only=False), valid
 
 
-def _scaled(values: Int64s, known: NDArray[np.bool_], unit: str, where: str) -> Int64s:
+def _scaled(values: Int64s, valid: NDArray[np.bool_], unit: str, where: str) -> Int64s:
     per_second = _PER_SECOND[unit]
     if per_second > 1_000_000:
         return values // (per_second // 1_000_000)
     factor = 1_000_000 // per_second
-    _check_range(np.where(known, values, 0).astype(np.float64) * factor, where, unit)
+    _check_range(np.where(valid, values, 0).astype(np.float64) * factor, where, unit)
     return values * factor
 
 

@@ -95,30 +95,30 @@ def _documents(
     tidemark: Client, job: str, stream: str | None, *, openslo: bool
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the documents of a job, or of one of its streams; with ``openslo`` only those of OpenSLO."""
-    found = [one for one in in_force(tidemark, job) if stream is None or stream == one[1] != "Join"]
-    slos = [(job, name, slo) for kind, name, _ in found if kind == "SLO" and (slo := tidemark.slo(job, name))]
+    specs = [one for one in in_force(tidemark, job) if stream is None or stream == one[1] != "Join"]
+    slos = [(job, name, slo) for kind, name, _ in specs if kind == "SLO" and (slo := tidemark.slo(job, name))]
     yield from openslo_documents(slos)
     if openslo:
         return
-    for kind, name, fields in found:
+    for kind, name, fields in specs:
         # Whether a stream is paused is nobody's intention for good.
-        given = {field: value for field, value in without_defaults(kind, fields).items() if field != "paused"}
-        if kind != "SLO" and given:
-            yield own_document(kind, job, name, given)
+        spec = {field: value for field, value in without_defaults(kind, fields).items() if field != "paused"}
+        if kind != "SLO" and spec:
+            yield own_document(kind, job, name, spec)
 
 
 def _wanted(files: Sequence[str]) -> list[WantedSpec]:
     """Return what the files say; a mistake in any of them ends the command, with a line for each."""
     try:
-        found = read_documents([text for name in files for text in _texts(name)])
+        wanted = read_documents([text for name in files for text in _texts(name)])
     except DocumentsInvalidError as error:
         fail_usage(*error.problems)
-    if not found:
+    if not wanted:
         fail_usage("there is no document of an SLO, a policy or a join in the files")
-    for one in found:
+    for one in wanted:
         for note in one.notes:
             click.echo(plain(f"{one.where}: {note}"), err=True)
-    return found
+    return wanted
 
 
 def _texts(name: str) -> Iterator[tuple[str, str]]:

@@ -74,16 +74,16 @@ class Place:
 
     def tidemark(self, command: str, *options: str) -> str:
         """Return a tidemark command, with the address and the token."""
-        given = [*options, "--url", self.url]
+        arguments = [*options, "--url", self.url]
         if self.token_file is not None:
-            given += ["--token-file", str(self.token_file)]
-        return " ".join(["tidemark", command, *map(shlex.quote, given)])
+            arguments += ["--token-file", str(self.token_file)]
+        return " ".join(["tidemark", command, *map(shlex.quote, arguments)])
 
     def start(self) -> str:
         """Return the command that starts the job, as far as it is known."""
         confs = {"spark.tidemark.job": self.job, "spark.tidemark.controller.url": self.url}
-        found = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
-        return f"spark-submit {found} ..."
+        options = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in confs.items())
+        return f"spark-submit {options} ..."
 
     def first_start(self) -> str:
         """Return the same for a job of which nothing has come, with what may have kept it away."""
@@ -166,11 +166,11 @@ class _Checkup:
         target, confidence = format_share(slo["target_ppm"]), format_share(slo["confidence_ppm"])
         yield Check(f"the SLO requires {target} of the rows at a confidence of {confidence}")
         rows, needed = evidence["rows"], evidence.get("rows_needed")
-        found = missing.pop("NotEnoughEvidence", None)
-        if found is None and needed is not None and rows < needed:
-            found = f"not enough evidence: {rows:,} of {needed:,} rows"
-        if found is not None:
-            yield self._lack(found, "NotEnoughEvidence")
+        problem = missing.pop("NotEnoughEvidence", None)
+        if problem is None and needed is not None and rows < needed:
+            problem = f"not enough evidence: {rows:,} of {needed:,} rows"
+        if problem is not None:
+            yield self._lack(problem, "NotEnoughEvidence")
             return
         yield Check(f"there is enough evidence: {plural(rows, 'row')}, and {needed or 0:,} are needed")
         recommended = self.status["recommended"]
@@ -188,11 +188,11 @@ class _Checkup:
             if kind in missing:
                 yield self._lack(missing.pop(kind), kind)
         waits = missing.pop("WaitsForStart", None)
-        found = missing.pop("BoundNotAcknowledged", None)
+        unacknowledged = missing.pop("BoundNotAcknowledged", None)
         if waits is not None:
             yield self._lack(waits, "WaitsForStart")
-        elif found is not None:
-            yield self._lack(found, f"BoundNotAcknowledged in {mode}")
+        elif unacknowledged is not None:
+            yield self._lack(unacknowledged, f"BoundNotAcknowledged in {mode}")
         elif not {"Pinned", "Paused"} & missing.keys() and (
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
         ):
@@ -220,8 +220,8 @@ class _Checkup:
         yield Check(text, f"{step}, or have the controller's operators add a destination without match")
 
     def _fine_unless(self, missing: dict[str, str], kind: str, fine: str) -> Iterator[Check]:
-        found = missing.pop(kind, None)
-        yield Check(fine) if found is None else self._lack(found, kind)
+        problem = missing.pop(kind, None)
+        yield Check(fine) if problem is None else self._lack(problem, kind)
 
     def _lack(self, text: str, kind: str) -> Check:
         return Check(text, self._step(kind), kind in _NEEDED or self._severity(kind) == "critical")
@@ -266,8 +266,8 @@ def _approve(status: Mapping[str, Any]) -> str:
 
 def _last_windows(status: Mapping[str, Any]) -> str:
     """Return what closes the last windows of a job whose runs end by themselves; empty for other jobs."""
-    found = last_windows((status.get("applied") or {}).get("run_end"))
-    return "" if found is None else found.instead
+    finding = last_windows((status.get("applied") or {}).get("run_end"))
+    return "" if finding is None else finding.instead
 
 
 def _is_called(status: Mapping[str, Any]) -> bool:
@@ -278,8 +278,8 @@ def _is_called(status: Mapping[str, Any]) -> bool:
 def _say(status: Mapping[str, Any], what: str, which: str) -> str:
     """Return where a job says something else of a stream: in its call, or by conf where nobody edited it."""
     where = f"spark.tidemark.stream.{{stream}}.{what}"
-    given = f"give the job's call {which} {what}=" if _is_called(status) else f"set {which} {where}"
-    return f"{given}, {_STARTED_AGAIN}"
+    step = f"give the job's call {which} {what}=" if _is_called(status) else f"set {which} {where}"
+    return f"{step}, {_STARTED_AGAIN}"
 
 
 _ROLLOUTS = "{rollouts JOB STREAM --all}"

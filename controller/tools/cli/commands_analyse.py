@@ -37,7 +37,6 @@ curve -> lab.curve.command:curve itself extra=trace
   - --window: Size of the windows; 0 for a row-level operator. Default: 10s.
   + SLIDE
   - --session-gap: Gap of session windows, instead of --window.
-  + ENGINE
   - --trigger = 1s: Spark's processing-time trigger.
   - --bounds: Bounds to show, such as 0,2s,5s; bare numbers are seconds. Default: chosen from the data.
   - --grace: Time that a window is still corrected after the bound, such as 5s,15s: shows what it admits then.
@@ -62,10 +61,7 @@ backtest -> lab.backtest.command:backtest itself extra=trace
       timeslices, each of 99 % of the windows.
   - --window = 10s: Size of the windows; 0 for a row-level operator.
   + SLIDE
-  - --trigger = 1s: Spark's processing-time trigger; with --engine per-row the time between decisions.
-  + ENGINE
-  - --scope global|partition = global: global: one watermark for the stream; partition: the minimum of the watermarks
-      of its partitions.
+  - --trigger = 1s: Spark's processing-time trigger.
   - --mode live|restart = live: How a new bound reaches the job: live, while it runs, or by a restart.
   - --restart-cost = 30s: With --mode restart: time without batches at each change of the bound.
   - --horizon: With the policy tidemark and --mode restart: how far back evidence counts, up to 31d. Default: 1d,

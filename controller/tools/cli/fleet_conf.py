@@ -95,12 +95,12 @@ def read_defaults(file: Path) -> dict[str, str]:
     Raises:
         OSError: when it cannot be read.
     """
-    found = {}
+    conf = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         # As in properties of Java: blanks or an equals sign end the key.
         if parts := re.match(r"\s*([^#\s=][^\s=]*)\s*=?\s*(.*?)\s*$", line):
-            found[parts[1]] = parts[2]
-    return found
+            conf[parts[1]] = parts[2]
+    return conf
 
 
 def check_conf(conf: Mapping[str, str]) -> Iterator[Check]:
@@ -124,18 +124,18 @@ def _unknown_keys(conf: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _jar(conf: Mapping[str, str]) -> Check:
-    jars = [each.strip() for each in conf.get(_JARS, "").split(",")]
-    found = next((each for each in jars if _JAR_NAME in each.rsplit("/", 1)[-1]), None)
-    if found is None:
+    jars = [jar.strip() for jar in conf.get(_JARS, "").split(",")]
+    jar = next((jar for jar in jars if _JAR_NAME in jar.rsplit("/", 1)[-1]), None)
+    if jar is None:
         return Check(
             f"{_JARS} has no {_JAR_NAME}*.jar: only jobs that call Tidemark, or start by `tidemark run`, are watched",
             "tidemark spark-conf prints the lines",
             needed=True,
         )
-    scheme, separator, path = found.partition(":")
-    local = Path(path if separator and scheme in {"file", "local"} else found)
+    scheme, separator, path = jar.partition(":")
+    local = Path(path if separator and scheme in {"file", "local"} else jar)
     if separator and scheme not in {"file", "local"}:
-        return Check(f"the jar is {found}; whether it is there cannot be seen from here")
+        return Check(f"the jar is {jar}; whether it is there cannot be seen from here")
     if not local.is_file():
         return Check(
             f"there is no jar {local} on this machine",
@@ -146,8 +146,8 @@ def _jar(conf: Mapping[str, str]) -> Check:
 
 
 def _python(conf: Mapping[str, str]) -> Check:
-    given = [*map(conf.get, _PYTHON_KEYS), *map(os.environ.get, _PYTHON_VARIABLES)]
-    python = next(filter(None, given), "python3")
+    pythons = [*map(conf.get, _PYTHON_KEYS), *map(os.environ.get, _PYTHON_VARIABLES)]
+    python = next(filter(None, pythons), "python3")
     step = f"install Tidemark there with the extra spark, or name another Python in {_PYTHON}"
     try:
         done = subprocess.run(

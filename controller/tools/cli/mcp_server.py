@@ -75,8 +75,8 @@ class _Tools:
 
     def why(self, job: str, stream: str) -> dict[str, Any]:
         """Say why a stream has the bound that it has: in one sentence, and each step of the decision."""
-        found = self._tidemark.status(job, stream)
-        return {"why": why_text(found), "now": found.summary, "recommended": found.recommended}
+        status = self._tidemark.status(job, stream)
+        return {"why": why_text(status), "now": status.summary, "recommended": status.recommended}
 
     def what_if(self, job: str, stream: str, bounds: list[str]) -> dict[str, Any]:
         """Say what would happen if each of some bounds, such as "30 s", were in force: rows lost, latency, state."""
@@ -100,9 +100,9 @@ _MOST_STREAMS = 20
 
 def _first(streams: Iterable[Any]) -> dict[str, Any]:
     """Return the first streams of a list, and whether there are more."""
-    (*found,) = islice(streams, _MOST_STREAMS + 1)
-    more = "there are more streams: name a job, or a stream" if len(found) > _MOST_STREAMS else None
-    return {"streams": found[:_MOST_STREAMS], "more": more}
+    (*first,) = islice(streams, _MOST_STREAMS + 1)
+    more = "there are more streams: name a job, or a stream" if len(first) > _MOST_STREAMS else None
+    return {"streams": first[:_MOST_STREAMS], "more": more}
 
 
 def _answering(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -111,11 +111,11 @@ def _answering(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     @wraps(tool)
-    def answer(**given: Any) -> dict[str, Any]:
+    def answer(**arguments: Any) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = to_jsonable_python(tool(**given))
+            content: dict[str, Any] = to_jsonable_python(tool(**arguments))
         except (ClientError, ValueError) as error:
             raise ToolError(str(error)) from None
-        return found
+        return content
 
     return answer

@@ -51,13 +51,13 @@ def bounds_of(text: str, option: str, tick_us: int) -> list[int]:
     Raises:
         ValueError: when one is not a duration, negative, or not a multiple of ``tick_us``.
     """
-    found = sorted({duration_of(part, option) for part in text.split(",")})
-    for bound in found:
+    bounds = sorted({duration_of(part, option) for part in text.split(",")})
+    for bound in bounds:
         if bound < 0 or bound % tick_us:
             raise ValueError(
                 f"{option}: {format_duration(bound)}: a bound is at least 0 and, for Spark, of whole milliseconds"
             )
-    return found
+    return bounds
 
 
 def operator_of(window: str, slide: str | None, session_gap: str | None = None) -> Operator:

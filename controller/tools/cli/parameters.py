@@ -87,12 +87,6 @@ SHARED: dict[str, Param] = {
         "--operator", "The operator as in the job, such as 'tumbling(\"1 minute\")'.", required=True
     ),
     "SLIDE": opt("--slide", "Slide of the windows. Default: they tumble, the slide is the size."),
-    "ENGINE": opt(
-        "--engine",
-        "Which late rule to replay: Spark's, by batches, or that of an engine that works row by row.",
-        ("spark", "per-row"),
-        default="spark",
-    ),
 }
 """What several commands take, by the names that their table has for it."""
 

@@ -244,8 +244,8 @@ def check_options(message: str, taken: Collection[str]) -> None:
         ValueError: when it has others than those ``taken``, by the names of their parameters.
     """
     ctx = click.get_current_context()
-    given = (one for one in ctx.command.get_params(ctx) if ctx.get_parameter_source(one.name) is _GIVEN)
-    others = [_name(one) for one in given if one.name not in taken]
+    written = (one for one in ctx.command.get_params(ctx) if ctx.get_parameter_source(one.name) is _GIVEN)
+    others = [_name(one) for one in written if one.name not in taken]
     if others:
         raise ValueError(f"{message} {', '.join(others)}")
 

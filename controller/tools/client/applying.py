@@ -63,7 +63,7 @@ class SpecChange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Current:
     fields: dict[str, Any]
     version: str
 
@@ -95,8 +95,8 @@ def check(
     Raises:
         RequestRejectedError: when the controller would reject one.
     """
-    due = [change for change in changes if change.action != "keep"]
-    joining = sorted({change.job for change in due if change.kind == "Join"})
+    changing = [change for change in changes if change.action != "keep"]
+    joining = sorted({change.job for change in changing if change.kind == "Join"})
     rehearsals = {job: _Rehearsal(in_force(client, job)) for job in joining}
     for change in changes:
         answer = None
@@ -125,22 +125,22 @@ def carry_out(
         return write_specification(client, path, change.after, change.version, reason=reason, dry_run=dry_run)
     except ChangedError:
         # A change of a join counts as one of its streams' SLOs, although they stay as they are.
-        found = _read(client, change.kind, change.job, change.name)
-        if found is None or found.fields != change.before:
+        now = _read(client, change.kind, change.job, change.name)
+        if now is None or now.fields != change.before:
             raise
-        return write_specification(client, path, change.after, found.version, reason=reason, dry_run=dry_run)
+        return write_specification(client, path, change.after, now.version, reason=reason, dry_run=dry_run)
 
 
 def in_force(client: Client, job: str) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
     """Yield the kind, name and fields of each SLO, policy and join of a job; policies that nobody set are left out."""
-    yield from ((kind, name, found.fields) for kind, name, found in _all_set(client, job))
+    yield from ((kind, name, spec.fields) for kind, name, spec in _all_set(client, job))
 
 
-def _all_set(client: Client, job: str) -> Iterator[tuple[Kind, str, _Found]]:
+def _all_set(client: Client, job: str) -> Iterator[tuple[Kind, str, _Current]]:
     for kind, name in _names(client, job):
-        found = _read(client, kind, job, name)
-        if found is not None and not found.version.startswith(_DEFAULT):
-            yield kind, name, found
+        spec = _read(client, kind, job, name)
+        if spec is not None and not spec.version.startswith(_DEFAULT):
+            yield kind, name, spec
 
 
 def _names(client: Client, job: str) -> Iterator[tuple[Kind, str]]:
@@ -153,18 +153,18 @@ def _names(client: Client, job: str) -> Iterator[tuple[Kind, str]]:
 
 
 def _unwanted(client: Client, job: str, keys: set[tuple[Kind, str, str]]) -> Iterator[SpecChange]:
-    for kind, name, found in _all_set(client, job):
+    for kind, name, spec in _all_set(client, job):
         if (kind, job, name) in keys:
             continue
         # Whoever paused a stream did so on purpose: it stays paused under the default policy.
-        after = {**default_policy(), "paused": True} if found.fields.get("paused") else None
-        if after != found.fields:
+        after = {**default_policy(), "paused": True} if spec.fields.get("paused") else None
+        if after != spec.fields:
             action: Action = "delete" if after is None else "change"
-            yield SpecChange(action, kind, job, name, found.fields, after, "", found.version)
+            yield SpecChange(action, kind, job, name, spec.fields, after, "", spec.version)
 
 
-def _change(wanted: WantedSpec, found: _Found | None) -> SpecChange:
-    before, version = (None, None) if found is None else (found.fields, found.version)
+def _change(wanted: WantedSpec, current: _Current | None) -> SpecChange:
+    before, version = (None, None) if current is None else (current.fields, current.version)
     # A field that this release does not know, and a pause that the document does not name, stay.
     after = {**(before or {}), **wanted.fields}
     action: Action = (
@@ -177,9 +177,9 @@ def _change(wanted: WantedSpec, found: _Found | None) -> SpecChange:
     return SpecChange(action, wanted.kind, wanted.job, wanted.name, before, after, wanted.where, version)
 
 
-def _read(client: Client, kind: Kind, job: str, name: str) -> _Found | None:
+def _read(client: Client, kind: Kind, job: str, name: str) -> _Current | None:
     read = read_specification(client, _path(kind, job, name))
-    return None if read is None else _Found(*read)
+    return None if read is None else _Current(*read)
 
 
 def _path(kind: Kind, job: str, name: str) -> str:
@@ -198,8 +198,8 @@ class _Rehearsal:
         found: kind, name and fields of those in force.
     """
 
-    def __init__(self, found: Iterable[tuple[Kind, str, Mapping[str, Any]]]) -> None:
-        self._fields = {(kind, name): fields for kind, name, fields in found}
+    def __init__(self, specs: Iterable[tuple[Kind, str, Mapping[str, Any]]]) -> None:
+        self._fields = {(kind, name): fields for kind, name, fields in specs}
         self._joined_at_first = self._joined()
 
     def allows(self, change: SpecChange, refusal: RequestRejectedError) -> bool:

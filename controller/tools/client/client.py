@@ -255,11 +255,11 @@ class Client(Transport):
             RequestRejectedError: when the job still reports (``stream-reports``).
             ChangedError: when somebody else changed it at the same time; then nothing is deleted.
         """
-        where, given = stream_path(job, stream), {"reason": reason, "while_reporting": while_reporting}
-        answer = self.send("DELETE", where, params=in_query({**given, "dry_run": True}))
+        where, query = stream_path(job, stream), {"reason": reason, "while_reporting": while_reporting}
+        answer = self.send("DELETE", where, params=in_query({**query, "dry_run": True}))
         if not dry_run:
             headers = {"If-Match": answer.headers.get("etag", "*")}
-            answer = self.send("DELETE", where, params=in_query(given), headers=headers)
+            answer = self.send("DELETE", where, params=in_query(query), headers=headers)
         return checked(StreamDeleted, answer.content)
 
     def pin(

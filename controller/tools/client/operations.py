@@ -35,8 +35,8 @@ _READ_ONLY = frozenset({"generation", "updated_us", "dry_run", "state"})
 _FLAGS = {"dry_run": ("dryRun", "All"), "while_reporting": ("whileReporting", "true")}
 """By name in Python, how a flag stands in a query."""
 
-_Given = dict[str, Any]
-_Call = Callable[[Transport, str, _Given], R]
+_Args = dict[str, Any]
+_Call = Callable[[Transport, str, _Args], R]
 
 
 class Endpoint(Generic[R]):
@@ -64,22 +64,22 @@ class Endpoint(Generic[R]):
         return partial(self._run, client)
 
     def _run(self, client: Transport, *values: Any, **named: Any) -> R:
-        given = dict(self._signature.bind(*values, **named).arguments)
-        where = {name: quote(str(given.pop(name)), safe="") for name in self._names}
-        return self._call(client, self.path.format(**where), given)
+        args = dict(self._signature.bind(*values, **named).arguments)
+        where = {name: quote(str(args.pop(name)), safe="") for name in self._names}
+        return self._call(client, self.path.format(**where), args)
 
 
 def read(path: str, kind: type[T]) -> Endpoint[T]:
     """Return an operation that reads one thing."""
     return Endpoint(
-        path, lambda client, where, given: checked(kind, client.send("GET", where, params=given).content)
+        path, lambda client, where, args: checked(kind, client.send("GET", where, params=args).content)
     )
 
 
 def read_or_none(path: str, kind: type[T]) -> Endpoint[T | None]:
     """Return an operation that reads what need not be there: None when it is not."""
 
-    def call(client: Transport, where: str, _: _Given) -> T | None:
+    def call(client: Transport, where: str, _: _Args) -> T | None:
         answer = _if_there(client, where)
         return None if answer is None else checked(kind, answer.content)
 
@@ -89,8 +89,8 @@ def read_or_none(path: str, kind: type[T]) -> Endpoint[T | None]:
 def pages(path: str, kind: type[T]) -> Endpoint[Iterator[T]]:
     """Return an operation that reads a list page after page."""
 
-    def call(client: Transport, where: str, given: _Given) -> Iterator[T]:
-        return (checked(kind, page) for page in _pages(client, where, given))
+    def call(client: Transport, where: str, args: _Args) -> Iterator[T]:
+        return (checked(kind, page) for page in _pages(client, where, args))
 
     return Endpoint(path, call)
 
@@ -99,8 +99,8 @@ def items(path: str, kind: type[T], name: str = "") -> Endpoint[Iterator[T]]:
     """Return an operation that reads the items of a list, which has them under ``name``, or under its path's last."""
     listed = name or path.partition("?")[0].rpartition("/")[2]
 
-    def call(client: Transport, where: str, given: _Given) -> Iterator[T]:
-        for page in _pages(client, where, given):
+    def call(client: Transport, where: str, args: _Args) -> Iterator[T]:
+        for page in _pages(client, where, args):
             if not isinstance(page.get(listed), list):
                 raise ControllerUnusableError(f"{client.url} does not list {listed} as a controller does")
             yield from (checked(kind, item) for item in page[listed])
@@ -111,10 +111,10 @@ def items(path: str, kind: type[T], name: str = "") -> Endpoint[Iterator[T]]:
 def act(path: str, kind: type[T]) -> Endpoint[T]:
     """Return an operation that does something for a reason, which may be sent again."""
 
-    def call(client: Transport, where: str, given: _Given) -> T:
-        body = {"reason": given.pop("reason", None)}
+    def call(client: Transport, where: str, args: _Args) -> T:
+        body = {"reason": args.pop("reason", None)}
         return checked(
-            kind, client.send("POST", where, body=body, params=in_query(given), idempotent=True).content
+            kind, client.send("POST", where, body=body, params=in_query(args), idempotent=True).content
         )
 
     return Endpoint(f"{path}?reason&dry_run", call)
@@ -123,9 +123,9 @@ def act(path: str, kind: type[T]) -> Endpoint[T]:
 def send(method: str, path: str, kind: type[T], *, idempotent: bool = False) -> Endpoint[T]:
     """Return an operation that sends a body, or nothing but its query."""
 
-    def call(client: Transport, where: str, given: _Given) -> T:
-        body = given.pop("body", None)
-        answer = client.send(method, where, body=body, params=in_query(given), idempotent=idempotent)
+    def call(client: Transport, where: str, args: _Args) -> T:
+        body = args.pop("body", None)
+        answer = client.send(method, where, body=body, params=in_query(args), idempotent=idempotent)
         return checked(kind, answer.content)
 
     return Endpoint(path, call)
@@ -138,11 +138,11 @@ def change(path: str, kind: type[T]) -> Endpoint[T]:
     between the read and the write, that raises ``ChangedError``, and nothing is written.
     """
 
-    def call(client: Transport, where: str, given: _Given) -> T:
-        create, changes = given.pop("create", True), given.pop("changes")
+    def call(client: Transport, where: str, args: _Args) -> T:
+        create, changes = args.pop("create", True), args.pop("changes")
         fields, version = read_specification(client, where, create=create) or ({}, None)
         try:
-            return checked(kind, write_specification(client, where, {**fields, **changes}, version, **given))
+            return checked(kind, write_specification(client, where, {**fields, **changes}, version, **args))
         except ChangedError as error:
             text = f"somebody else changed {where} at the same time, and nothing was written; try again"
             raise ChangedError(error.status, error.kind, text) from error
@@ -153,9 +153,9 @@ def change(path: str, kind: type[T]) -> Endpoint[T]:
 def delete(path: str, kind: type[T]) -> Endpoint[T]:
     """Return an operation that deletes a specification as it is read, which has to be there."""
 
-    def call(client: Transport, where: str, given: _Given) -> T:
+    def call(client: Transport, where: str, args: _Args) -> T:
         version = client.send("GET", where).headers.get("etag", "*")
-        return checked(kind, write_specification(client, where, None, version, **given))
+        return checked(kind, write_specification(client, where, None, version, **args))
 
     return Endpoint(f"{path}?reason&dry_run", call)
 
@@ -199,14 +199,14 @@ def write_specification(
     """
     method, headers = "DELETE" if fields is None else "PUT", {} if version is None else {"If-Match": version}
     params = in_query({"reason": reason, "dry_run": dry_run})
-    found: dict[str, Any] = client.send(method, where, body=fields, params=params, headers=headers).json()
-    return found
+    answer: dict[str, Any] = client.send(method, where, body=fields, params=params, headers=headers).json()
+    return answer
 
 
-def in_query(given: Mapping[str, Any]) -> dict[str, Any]:
+def in_query(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a query has them."""
-    flags = {key: text for name, (key, text) in _FLAGS.items() if given.get(name)}
-    return {name: value for name, value in given.items() if name not in _FLAGS} | flags
+    flags = {key: text for name, (key, text) in _FLAGS.items() if args.get(name)}
+    return {name: value for name, value in args.items() if name not in _FLAGS} | flags
 
 
 def _if_there(client: Transport, where: str, *, create: bool = True) -> httpx.Response | None:
@@ -218,10 +218,10 @@ def _if_there(client: Transport, where: str, *, create: bool = True) -> httpx.Re
         raise
 
 
-def _pages(client: Transport, where: str, given: _Given) -> Iterator[dict[str, Any]]:
+def _pages(client: Transport, where: str, args: _Args) -> Iterator[dict[str, Any]]:
     cursor: str | None = None
     while True:
-        page = client.send("GET", where, params={**given, "limit": PAGE, "cursor": cursor}).json()
+        page = client.send("GET", where, params={**args, "limit": PAGE, "cursor": cursor}).json()
         yield page
         cursor = page.get("next_cursor")
         if cursor is None:

@@ -123,7 +123,7 @@ class Transport:
             sleep=self._sleep,
             reraise=True,
         )
-        given = {name: value for name, value in (params or {}).items() if value is not None}
+        query = {name: value for name, value in (params or {}).items() if value is not None}
         sent = {**self._authorization(), **(headers or {})}
 
         def attempt() -> httpx.Response:
@@ -134,7 +134,7 @@ class Transport:
                     self._timeout_seconds + extra_seconds,
                     max_bytes=_MAX_BYTES,
                     json=body,
-                    params=given or None,
+                    params=query or None,
                     headers=sent,
                 )
             except NoAnswer as error:
@@ -159,32 +159,32 @@ class Transport:
             return ControllerUnusableError(
                 f"{self.url!r} is not an address that can be called; write it like {DEFAULT_URL}"
             )
-        found = str(error) or type(error).__name__
-        if "WRONG_VERSION_NUMBER" in found:
+        why = str(error) or type(error).__name__
+        if "WRONG_VERSION_NUMBER" in why:
             plain = self.url.replace("https://", "http://", 1)
             return ControllerUnusableError(f"what is at {self.url} does not speak https; write {plain}")
-        if "All connection attempts failed" in found:
-            found = "nothing listens there"
-        return UnreachableError(f"the controller at {self.url} cannot be reached: {found}")
+        if "All connection attempts failed" in why:
+            why = "nothing listens there"
+        return UnreachableError(f"the controller at {self.url} cannot be reached: {why}")
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        found = _object_in(answer)
+        content = _object_in(answer)
         status = answer.status_code
         if status in _UNAUTHORISED:
-            detail = found.get("detail")
+            detail = content.get("detail")
             if not self.has_token and (detail is None or status == httpx.codes.UNAUTHORIZED):
                 # What it says to a program that sends none is about headers.
                 detail = "no token was sent, and it requires one"
             raise TokenRejectedError(
                 f"the controller at {self.url} answers {status}: {detail or 'it rejects the token'}"
             )
-        if status == httpx.codes.NOT_MODIFIED or (answer.is_success and found):
+        if status == httpx.codes.NOT_MODIFIED or (answer.is_success and content):
             return answer
-        if "detail" not in found:
+        if "detail" not in content:
             raise UnreachableError(f"what is at {self.url} answers {status}, but not as a controller does")
         rejected = ChangedError if status in _CHANGED else RequestRejectedError
-        errors = tuple((str(one["pointer"]), str(one["detail"])) for one in found.get("errors") or ())
-        raise rejected(status, str(found.get("type", "")), str(found["detail"]), errors)
+        errors = tuple((str(one["pointer"]), str(one["detail"])) for one in content.get("errors") or ())
+        raise rejected(status, str(content.get("type", "")), str(content["detail"]), errors)
 
     def _authorization(self) -> dict[str, str]:
         token = self._read_token().strip()
@@ -219,7 +219,7 @@ def _wait(state: RetryCallState) -> float:
 
 def _object_in(answer: httpx.Response) -> dict[str, Any]:
     try:
-        found = answer.json()
+        content = answer.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -85,7 +85,7 @@ def read_documents(files: Iterable[tuple[str, str]]) -> list[WantedSpec]:
     Raises:
         DocumentsInvalidError: when anything in any file is wrong, with all that is.
     """
-    found: dict[tuple[Kind, str, str], WantedSpec] = {}
+    specs: dict[tuple[Kind, str, str], WantedSpec] = {}
     problems: list[str] = []
     for file, text in files:
         try:
@@ -108,14 +108,14 @@ def read_documents(files: Iterable[tuple[str, str]]) -> list[WantedSpec]:
                 continue
             if wanted is None:
                 continue
-            if wanted.key in found:
+            if wanted.key in specs:
                 problems.append(
-                    f"{where}: {wanted.kind} {wanted.job}/{wanted.name} stands in {found[wanted.key].where} too"
+                    f"{where}: {wanted.kind} {wanted.job}/{wanted.name} stands in {specs[wanted.key].where} too"
                 )
-            found.setdefault(wanted.key, wanted)
+            specs.setdefault(wanted.key, wanted)
     if problems:
         raise DocumentsInvalidError(problems)
-    return list(found.values())
+    return list(specs.values())
 
 
 def own_document(kind: Kind, job: str, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,12 +129,12 @@ def own_document(kind: Kind, job: str, name: str, fields: Mapping[str, Any]) -> 
 
 def _numbered(documents: list[Any]) -> Iterator[tuple[str, object]]:
     """Yield each document with its number; OpenSLO's own library writes many as one list."""
-    for number, found in enumerate(documents, 1):
+    for number, document in enumerate(documents, 1):
         place = f"document {number}"
-        if isinstance(found, list):
-            yield from ((f"{place}, item {item}", each) for item, each in enumerate(found, 1))
+        if isinstance(document, list):
+            yield from ((f"{place}, item {item}", part) for item, part in enumerate(document, 1))
         else:
-            yield place, found
+            yield place, document
 
 
 def _read(document: object, where: str) -> WantedSpec | None:
@@ -149,9 +149,9 @@ def _read(document: object, where: str) -> WantedSpec | None:
         slo = read_slo(document)
         return replace(_wanted("SLO", slo.job, slo.stream, slo.fields, where, paused=False), notes=slo.notes)
     if version != OWN_VERSION:
-        given = f"{version} is not read" if "apiVersion" in document else "it is missing"
+        fault = f"{version} is not read" if "apiVersion" in document else "it is missing"
         raise ValueError(
-            f"/apiVersion: {given}; write an SLO as {API_VERSION}, a policy or a join as {OWN_VERSION}, as "
+            f"/apiVersion: {fault}; write an SLO as {API_VERSION}, a policy or a join as {OWN_VERSION}, as "
             "`tidemark export` prints them"
         )
     if kind not in ("Policy", "Join"):
@@ -171,21 +171,21 @@ def _read(document: object, where: str) -> WantedSpec | None:
 
 
 def _text(fields: dict[Any, Any], field: str) -> str:
-    found = fields.pop(field, None)
-    if not isinstance(found, str):
+    text = fields.pop(field, None)
+    if not isinstance(text, str):
         raise ValueError(f"/spec/{field}: give the name of the {field} as a text")  # noqa: TRY004 - as above
-    return found
+    return text
 
 
 def _wanted(
-    kind: Kind, job: str, name: str, given: Mapping[str, Any], where: str, *, paused: bool
+    kind: Kind, job: str, name: str, fields: Mapping[str, Any], where: str, *, paused: bool
 ) -> WantedSpec:
     for one in (job, name):
         problem = name_problem(one)
         if problem is not None:
             raise ValueError(f"{one!r}: {problem}")
     try:
-        value = read_spec(_TYPES[kind], given)
+        value = read_spec(_TYPES[kind], fields)
     except InvalidBodyError as error:
         raise InvalidBodyError(
             error.detail,
@@ -244,7 +244,7 @@ def yaml_documents(text: str) -> list[Any]:
         ValueError: when it is not YAML, nested too deeply, or a key stands twice in one mapping.
     """
     try:
-        return [found for found in yaml.load_all(text, Loader=_Loader) if found is not None]
+        return [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.YAMLError as error:
         raise ValueError(yaml_problem(error)) from None
     except RecursionError:
@@ -255,13 +255,13 @@ class _Loader(yaml.SafeLoader):
     """A safe loader that takes no second key and only the booleans of YAML 1.2."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        found: set[str] = set()
+        keys: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in found:
+            if key.value in keys:
                 raise yaml.MarkedYAMLError(
                     problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
                 )
-            found.add(key.value)
+            keys.add(key.value)
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -282,8 +282,8 @@ def _exact(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
 
 _BOOL = "tag:yaml.org,2002:bool"
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|false)$", re.IGNORECASE), list("tTfF"))
 _Loader.add_constructor("tag:yaml.org,2002:float", _exact)

@@ -51,10 +51,10 @@ SLICE_LENGTH = "1m"
 
 def openslo_documents(slos: Iterable[tuple[str, str, Slo]]) -> Iterator[dict[str, Any]]:
     """Yield a Service for each job, and an SLI and an SLO for each stream; takes (job, stream, SLO) triples."""
-    found: set[str] = set()
+    jobs: set[str] = set()
     for job, stream, slo in slos:
-        if job not in found:
-            found.add(job)
+        if job not in jobs:
+            jobs.add(job)
             yield _document("Service", dashed_name(job), job, {"description": f"Spark job {job}"[:1_050]})
         yield _document("SLI", dashed_name(job, stream), f"{job}/{stream}", _indicator(job, stream))
         document = _document("SLO", dashed_name(job, stream), f"{job}/{stream}", _objective(job, stream, slo))
@@ -122,12 +122,12 @@ def _annotations(job: str, stream: str, slo: Slo) -> Iterator[tuple[str, str]]:
     yield f"{PREFIX}job", job
     yield f"{PREFIX}stream", stream
     defaults = defaults_of(Slo)
-    given = {name: getattr(slo, name) for name in ANNOTATED if getattr(slo, name) != defaults[name]}
+    annotations = {name: getattr(slo, name) for name in ANNOTATED if getattr(slo, name) != defaults[name]}
     if slo.window_ms % _MINUTE_MS == 0:
-        given.pop("window_ms", None)
+        annotations.pop("window_ms", None)
     if slo.objective == "timeslices" and slo.good_windows_ppm < PPM:
-        given.pop("good_windows_ppm", None)
-    yield from ((PREFIX + name, str(value)) for name, value in given.items())
+        annotations.pop("good_windows_ppm", None)
+    yield from ((PREFIX + name, str(value)) for name, value in annotations.items())
 
 
 def _duration(window_ms: int) -> str:
@@ -141,7 +141,7 @@ def dashed_name(*names: str) -> str:
     plain = "-".join(names)
     name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
     # A dash in the first name would make the joined name ambiguous.
-    if name == plain and len(name) <= _MAX_NAME_LENGTH and not any("-" in each for each in names[:-1]):
+    if name == plain and len(name) <= _MAX_NAME_LENGTH and not any("-" in part for part in names[:-1]):
         return name
     digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:_DIGEST_CHARACTERS]
     room = _MAX_NAME_LENGTH - _DIGEST_CHARACTERS - 1

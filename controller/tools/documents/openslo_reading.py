@@ -115,15 +115,15 @@ def read_slo(document: dict[str, Any]) -> SloRead:
             f"/apiVersion: {version} is another version of OpenSLO; write apiVersion: {API_VERSION}, with "
             "timeWindow: [{duration: 30d, isRolling: true}] and objectives: [{target: 0.995}]"
         )
-    found = _SloDocument.model_validate(document)
-    given = {
+    slo = _SloDocument.model_validate(document)
+    annotations = {
         name.removeprefix(PREFIX): text
-        for name, text in (found.metadata.annotations or {}).items()
+        for name, text in (slo.metadata.annotations or {}).items()
         if name.startswith(PREFIX)
     }
-    spec = found.spec
+    spec = slo.spec
     problems = [
-        *_annotation_problems(given),
+        *_annotation_problems(annotations),
         *_window_problems(spec.time_window or []),
         *_objective_problems(spec.objectives, spec.budgeting_method),
     ]
@@ -133,10 +133,10 @@ def read_slo(document: dict[str, Any]) -> SloRead:
     for window in spec.time_window or []:
         fields["window_ms"] = _window_ms(window.duration)
     fields |= _shares(spec.objectives[0], spec.budgeting_method)
-    for name in given.keys() & set(ANNOTATED):
+    for name in annotations.keys() & set(ANNOTATED):
         # An annotation is more exact than a field of OpenSLO, which has only minutes, and no target of 1.
-        fields[name] = given[name] if name in _TEXTS else int(given[name])
-    return SloRead(given["job"], given["stream"], fields, tuple(_notes(spec)))
+        fields[name] = annotations[name] if name in _TEXTS else int(annotations[name])
+    return SloRead(annotations["job"], annotations["stream"], fields, tuple(_notes(spec)))
 
 
 def _notes(spec: _Spec) -> Iterator[str]:
@@ -151,20 +151,20 @@ def _notes(spec: _Spec) -> Iterator[str]:
         yield "/spec/alertPolicies is not read: Tidemark has alerts of its own"
 
 
-def _annotation_problems(given: dict[str, str]) -> Iterator[str]:
+def _annotation_problems(annotations: dict[str, str]) -> Iterator[str]:
     place = "/metadata/annotations"
-    missing = [name for name in ("job", "stream") if name not in given]
+    missing = [name for name in ("job", "stream") if name not in annotations]
     if missing:
         yield (
             f"{place}: {' and '.join(PREFIX + name for name in missing)} "
             f"{'are' if len(missing) > 1 else 'is'} missing; write the {' and the '.join(missing)} that the SLO is "
             "for, such as {tidemark/job: shop, tidemark/stream: clicks}"
         )
-    for name in sorted(given.keys() - {"job", "stream"}):
+    for name in sorted(annotations.keys() - {"job", "stream"}):
         if name not in ANNOTATED:
-            yield f"{place}: {PREFIX}{name} is not one of {', '.join(PREFIX + each for each in ANNOTATED)}"
-        elif name not in _TEXTS and not re.fullmatch(r"[0-9]+", given[name]):
-            yield f"{place}/{PREFIX.replace('/', '~1')}{name}: {given[name]!r} is not a whole number"
+            yield f"{place}: {PREFIX}{name} is not one of {', '.join(PREFIX + one for one in ANNOTATED)}"
+        elif name not in _TEXTS and not re.fullmatch(r"[0-9]+", annotations[name]):
+            yield f"{place}/{PREFIX.replace('/', '~1')}{name}: {annotations[name]!r} is not a whole number"
 
 
 def _window_problems(windows: list[_Window]) -> Iterator[str]:
@@ -179,8 +179,8 @@ def _window_problems(windows: list[_Window]) -> Iterator[str]:
 
 
 def _window_ms(duration: str) -> int | None:
-    found = re.fullmatch(r"([1-9][0-9]*)([mhdw])", duration)
-    return None if found is None else int(found[1]) * _UNIT_MS[found[2]]
+    match = re.fullmatch(r"([1-9][0-9]*)([mhdw])", duration)
+    return None if match is None else int(match[1]) * _UNIT_MS[match[2]]
 
 
 def _objective_problems(objectives: list[_Objective], method: str) -> Iterator[str]:
@@ -218,18 +218,18 @@ def _objective_problems(objectives: list[_Objective], method: str) -> Iterator[s
 
 def _share_problems(objective: _Objective, place: str) -> Iterator[str]:
     for name in ("target", "target_percent", "time_slice_target"):
-        given = getattr(objective, name)
-        if given is None:
+        share = getattr(objective, name)
+        if share is None:
             continue
-        ppm = _ppm(given / 100 if name == "target_percent" else given)
+        ppm = _ppm(share / 100 if name == "target_percent" else share)
         if ppm is None:
-            yield f"{place}/{to_camel(name)}: {given} is finer than one part per million"
+            yield f"{place}/{to_camel(name)}: {share} is finer than one part per million"
         elif not 0 < ppm < PPM:
             most = 100 if name == "target_percent" else 1
             in_percent = (
-                f"; in percent write targetPercent: {given}" if PPM < ppm < 100 * PPM and most == 1 else ""
+                f"; in percent write targetPercent: {share}" if PPM < ppm < 100 * PPM and most == 1 else ""
             )
-            yield f"{place}/{to_camel(name)}: {given} must lie between 0 and {most}, both excluded{in_percent}"
+            yield f"{place}/{to_camel(name)}: {share} must lie between 0 and {most}, both excluded{in_percent}"
 
 
 def _shares(objective: _Objective, method: str) -> dict[str, Any]:
@@ -247,5 +247,5 @@ def _shares(objective: _Objective, method: str) -> dict[str, Any]:
 
 def _ppm(share: Decimal) -> int | None:
     """Return a share in parts per million; None when it is no whole number of them."""
-    found = share * PPM
-    return int(found) if found.is_finite() and found == found.to_integral_value() else None
+    ppm = share * PPM
+    return int(ppm) if ppm.is_finite() and ppm == ppm.to_integral_value() else None

@@ -19,7 +19,7 @@ from tidemark.controller.tools.cli import app
 from tidemark.models.protocol.messages import Report, to_json_object
 
 from support.controller_app import STREAM, Controller
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
 from support.replicas import Replica
 from support.reports import exponential_batches, query_reports
 from support.soak import with_soak
@@ -101,6 +101,27 @@ def test_after_a_crash_the_backup_is_restored_and_nothing_of_the_old_log_is_play
     code, said = tidemark("restore", copy, *url)
     assert (code, "has the new epoch" in said) == (0, True)
     server.serves(before)
+
+
+def test_a_file_that_was_written_over_while_it_was_open_acknowledges_nothing_once_that_is_known(
+    server: Server, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    server.send(REPORTS[:FIRST])
+    with closing(sqlite3.connect(server.file)) as source, closing(sqlite3.connect(copy)) as copied:
+        source.backup(copied)
+    server.send(REPORTS[FIRST:-1])
+    with closing(sqlite3.connect(server.file)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    server.send(REPORTS[-1:])
+    server.kill()
+    with server.file.open("r+b") as file:  # as cp does, which keeps the file and what is known of it
+        file.write(copy.read_bytes())
+        file.truncate()
+    server.start_again()
+    server.wait_ready()
+    until(lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE_S).status_code == 503, "the damage")
+    assert server.send(REPORTS) == set()
 
 
 @pytest.mark.parametrize("end", ["crash", "stop"])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.arrivals import ArrivalRows, Arrivals, Maxima
+from tidemark.models.backtest.arrivals import Arrivals, Maxima
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder, _Percentile
 from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.evidence.curve import Engine
 from tidemark.models.live.policy import Setup
 
 from support.backtests import Row, arrivals_of, granule_start, keys_of, random_rows
@@ -77,10 +75,9 @@ def test_slots_and_maxima_are_those_of_the_rows() -> None:
     assert dict(zip(places, maxima.event_time_us.tolist(), strict=True)) == highest
 
 
-@pytest.mark.parametrize("engine", ["spark", "per-row"])
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_parts_count_as_the_whole_wherever_they_are_cut(operator: Operator, engine: Engine) -> None:
-    rows, setup = trace(3), replace(setup_of(operator), engine=engine)
+def test_parts_count_as_the_whole_wherever_they_are_cut(operator: Operator) -> None:
+    rows, setup = trace(3), setup_of(operator)
     whole = arrivals_of(rows, setup, 3)
     for cuts in ((150,), (1, 2, 3, 4, 5, 120, 121, 122, 299), tuple(range(0, 300, 7))):
         assert_equal(arrivals_of(rows, setup, 3, cuts), whole)
@@ -89,7 +86,7 @@ def test_parts_count_as_the_whole_wherever_they_are_cut(operator: Operator, engi
 def assert_equal(one: object, other: object) -> None:
     for name in type(one).__slots__:  # type: ignore[attr-defined]
         left, right = getattr(one, name), getattr(other, name)
-        if isinstance(left, Maxima | ArrivalRows):
+        if isinstance(left, Maxima):
             assert_equal(left, right)
         else:
             np.testing.assert_array_equal(left, right, err_msg=name)
@@ -113,15 +110,6 @@ def test_a_row_dated_a_million_years_ahead_is_counted_like_any_other() -> None:
         found = arrivals_of(rows, setup_of(operator), 3)
         assert found.pairs == sum(len(keys_of(event, operator)) for event, _, _ in rows)
         assert found.keys_us[-1] == max(keys_of(2**59, operator))
-
-
-def test_only_a_per_row_engine_keeps_the_rows() -> None:
-    rows, setup = trace(5), setup_of(OPERATORS[0])
-    kept = arrivals_of(rows, replace(setup, engine="per-row"), 3, (100,)).by_row
-    columns = (kept.event_time_us, kept.arrival_time_us, kept.partition)
-
-    assert list(zip(*(column.tolist() for column in columns), strict=True)) == rows
-    assert len(arrivals_of(rows, setup, 3).by_row.event_time_us) == 0
 
 
 def test_arrivals_that_go_back_are_rejected_across_parts_too() -> None:

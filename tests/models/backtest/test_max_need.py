@@ -62,16 +62,6 @@ def test_it_is_the_maximum_of_a_list_that_forgets_nothing(stream: list[tuple[int
         assert policy.decide(now, now).bound_us == expected
 
 
-def test_each_partition_has_its_own_and_an_unknown_one_takes_the_widest() -> None:
-    policy = MaxNeed(scope="partition")
-    assert policy.decide(0, 0) == Decision()
-    policy.observe(seen_rows(0, [90, 90, 90], own_us=[30, 50, UNKNOWN_US], partition=[0, 1, 2], partitions=3))
-    decided = policy.decide(0, 0)
-    assert decided.bound_us is None
-    assert decided.bounds_us is not None
-    assert decided.bounds_us.tolist() == [30, 50, 50]
-
-
 def test_a_need_against_no_base_is_no_need() -> None:
     policy = MaxNeed()
     policy.observe(seen_rows(0, [UNKNOWN_US]))

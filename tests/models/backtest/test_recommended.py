@@ -135,16 +135,6 @@ def test_a_policys_limits_hold() -> None:
     assert policy.decide(0, 0) == Decision(bound_us=2 * SECOND)
 
 
-def test_with_a_base_for_each_partition_a_row_needs_what_its_own_base_asks() -> None:
-    wide, own = [50 * SECOND] * 1_000, [3 * SECOND] * 1_000
-    setup = Setup(operator=tumbling("10 s"), trigger_us=SECOND, target_ppm=900_000, scope="partition")
-    policy = RecommendedPolicy(setup)
-    policy.observe(seen_rows(0, wide, own_us=own))
-    bound_us = policy.decide(0, 0).bound_us
-    assert bound_us is not None
-    assert bound_us < 4 * SECOND
-
-
 @pytest.mark.slow
 def test_the_memory_does_not_grow_with_the_stream() -> None:
     policy = RecommendedPolicy(SETUP, Slo(target_ppm=900_000, horizon_ms=600_000))

@@ -1,4 +1,4 @@
-"""The ring's order statistic: ranks by hand, evidence, floor, partitions, and a naive ring beside it."""
+"""The ring's order statistic: ranks by hand, evidence, floor, and a naive ring beside it."""
 
 from __future__ import annotations
 
@@ -74,21 +74,6 @@ def test_it_is_a_naive_ring_of_rows() -> None:
         last = sorted(everything[-256:])
         expected = max(last[math.ceil(len(last) * 0.99) - 1], FLOOR_US) if len(everything) >= 250 else None
         assert policy.decide(number, number).bound_us == expected
-
-
-def test_each_partition_has_a_ring_of_its_own_needs() -> None:
-    """Partition 2 has not enough rows: it takes the widest of the others, so that it does not hold them."""
-    policy = Ring(950_000, scope="partition")
-    for partition, need in [(0, 2_000_000), (1, 7_000_000)]:
-        policy.observe(
-            seen_rows(
-                0, [99_000_000], own_us=[need], partition=[partition], count=[300], partitions=partition + 1
-            )
-        )
-    policy.observe(seen_rows(1, [99_000_000], own_us=[90_000_000], partition=[2], count=[249], partitions=3))
-    decided = policy.decide(1, 1).bounds_us
-    assert decided is not None
-    assert decided.tolist() == [2_000_000, 7_000_000, 7_000_000]
 
 
 @pytest.mark.parametrize("share_ppm", [0, 1_000_000])

@@ -15,7 +15,7 @@ def scores(values: list[int], counts: list[int] | None = None) -> Scores:
     value = np.array(values, np.int64)
     count = np.ones(len(value), np.int64) if counts is None else np.array(counts, np.int64)
     order = np.argsort(value)
-    return Scores(0, value[order], count[order])
+    return Scores(value[order], count[order])
 
 
 def held(ring: LastRows) -> list[int]:
@@ -59,14 +59,6 @@ def test_a_batch_larger_than_the_ring_leaves_an_even_sample() -> None:
     ring = LastRows(1_000)
     ring.add(scores(list(range(100)), [1_000] * 100))
     assert held(ring) == [value for value in range(100) for _ in range(10)]
-
-
-def test_the_maximum_is_that_of_what_is_held() -> None:
-    ring = LastRows(4)
-    ring.add(scores([9, 1]))
-    assert (len(ring), ring.maximum) == (2, 9)
-    ring.add(scores([2, 3, 4, 5]))
-    assert (len(ring), ring.maximum) == (4, 5)
 
 
 def test_a_ring_of_nothing_is_rejected() -> None:

@@ -1,4 +1,4 @@
-"""The engines of the backtest against slow, literal simulations of them, and the rules one by one."""
+"""The replay of the backtest against slow, literal simulations of it, and the rules one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tidemark.models.backtest.run import BacktestRun, run, run_native
 from tidemark.models.backtest.spark import NO_BOUND_US
 from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.evidence.curve import Curve, Engine, batches_of_slots, replay_per_row, replay_spark
+from tidemark.models.evidence.curve import Curve, batches_of_slots, replay_spark
 from tidemark.models.live.policy import NO_BASE_US, BacktestMode, Decision, Observation, Setup
 
 from support.backtests import (
@@ -22,7 +22,6 @@ from support.backtests import (
     assert_same,
     literal_live,
     literal_native,
-    literal_per_row,
     literal_restart,
     random_rows,
 )
@@ -38,7 +37,7 @@ OPERATORS: tuple[Operator, ...] = (
     SessionWindow(7 * MS),
     RowLevel(),
 )
-KINDS = (("bound",), ("bounds",), ("watermark",), ("bound", "bounds", "watermark"))
+KINDS = (("bound",), ("watermark",), ("bound", "watermark"))
 
 
 def setup_of(**changes: Any) -> Setup:
@@ -47,7 +46,7 @@ def setup_of(**changes: Any) -> Setup:
 
 
 def cases(count: int) -> list[tuple[int, list[Row], Setup, int]]:
-    """Seeded traces: dense ones and sparse ones, one to three partitions, every operator and scope."""
+    """Seeded traces: dense ones and sparse ones, one to three partitions, every operator."""
     found = []
     for seed in range(count):
         dice = np.random.default_rng([7, seed])
@@ -56,7 +55,6 @@ def cases(count: int) -> list[tuple[int, list[Row], Setup, int]]:
         rows = random_rows(dice, int(dice.integers(1, 30)), slots * SLOT, 3 * SLOT, partitions)
         setup = setup_of(
             operator=OPERATORS[seed % len(OPERATORS)],
-            scope=("global", "partition")[int(dice.integers(2))],
             restart_cost_us=int(dice.integers(0, 4)) * SLOT + int(dice.integers(0, 2)),
         )
         found.append((seed, rows, setup, partitions))
@@ -106,58 +104,23 @@ def test_with_restarts_spark_does_what_the_literal_simulation_does() -> None:
     assert restarts > 140
 
 
-def test_a_per_row_engine_does_what_the_literal_simulation_does() -> None:
-    for seed, rows, spark, partitions in cases(140):
-        setup = replace(spark, engine="per-row")
-        kinds = KINDS[seed // len(OPERATORS) % len(KINDS)]
-        asked, expected = (Recorder(seed, kinds, 4 * SLOT) for _ in range(2))
-        arrivals = arrivals_of(rows, setup, partitions)
-
-        found = run(arrivals, setup, asked)
-
-        outcome = literal_per_row(rows, setup, expected, partitions)
-        assert asked.story == expected.story
-        assert_same(arrivals, found, outcome)
-        assert found.bound_us.tolist() == [NO_BOUND_US if b is None else b for b in outcome.bounds]
-
-
-def test_under_a_constant_bound_a_per_row_engine_does_what_the_literal_simulation_does() -> None:
-    for seed, rows, spark, partitions in cases(100):
-        setup = replace(spark, engine="per-row")
-        bound = int(np.random.default_rng(seed).integers(0, 90_000))
-        arrivals = arrivals_of(rows, setup, partitions)
-
-        assert_same(
-            arrivals,
-            run(arrivals, setup, Fixed(bound)),
-            literal_per_row(rows, setup, Fixed(bound), partitions),
-        )
-
-
 def test_the_completeness_curve_of_the_replay_is_met_by_every_constant_bound() -> None:
-    for seed, rows, scoped, partitions in cases(100):
-        setup = replace(scoped, scope="global")
+    for seed, rows, setup, partitions in cases(100):
         event, arrival, _ = np.array(rows).T
         batch, wall = batches_of_slots(event, arrival, setup.trigger_us)
-        spark = Curve.of_replay(replay_spark(event, batch, wall, setup.operator), setup.operator)
-        per_row = Curve.of_replay(replay_per_row(event, arrival, setup.operator), setup.operator)
+        curve = Curve.of_replay(replay_spark(event, batch, wall, setup.operator), setup.operator)
+        arrivals = arrivals_of(rows, setup, partitions)
         for bound in (0, 10 * MS, (seed % 70) * MS):
-            curves: tuple[tuple[Engine, Curve], ...] = (("spark", spark), ("per-row", per_row))
-            for engine, curve in curves:
-                body = replace(setup, engine=engine)
-                arrivals = arrivals_of(rows, body, partitions)
-                found = run_native(arrivals, body, bound)
-
-                point = curve.at(bound)
-                assert (found.late, found.rows_by_key.sum()) == (point.late, point.rows)
-                if point.latency_wall is not None and not point.latency_wall.censored:
-                    latency = np.maximum(found.emit_wall_us - arrivals.keys_us, 0)
-                    measured = latency[np.argsort(arrivals.keys_us)][: point.windows_emitted].mean()
-                    assert measured == pytest.approx(point.latency_wall.measured_us)
+            found, point = run_native(arrivals, setup, bound), curve.at(bound)
+            assert (found.late, found.rows_by_key.sum()) == (point.late, point.rows)
+            if point.latency_wall is not None and not point.latency_wall.censored:
+                latency = np.maximum(found.emit_wall_us - arrivals.keys_us, 0)
+                measured = latency[np.argsort(arrivals.keys_us)][: point.windows_emitted].mean()
+                assert measured == pytest.approx(point.latency_wall.measured_us)
 
 
 class Constant(Fixed):
-    """A constant bound that is decided anew each time, not left to the engine."""
+    """A constant bound that is decided anew each time, not left to Spark."""
 
     native = False
 
@@ -181,10 +144,10 @@ def assert_equal(one: BacktestRun, other: BacktestRun) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-@pytest.mark.parametrize(("engine", "mode"), [("spark", "live"), ("spark", "restart"), ("per-row", "live")])
-def test_what_is_cut_off_a_trace_changes_nothing_before_the_cut(engine: Engine, mode: BacktestMode) -> None:
+@pytest.mark.parametrize("mode", ["live", "restart"])
+def test_what_is_cut_off_a_trace_changes_nothing_before_the_cut(mode: BacktestMode) -> None:
     for seed, rows, whole, partitions in cases(20):
-        setup = replace(whole, engine=engine, mode=mode)
+        setup = replace(whole, mode=mode)
         kinds = ("bound",) if mode == "restart" else KINDS[seed % len(KINDS)]
         shown = Recorder(seed, kinds, 4 * SLOT)
         full = run(arrivals_of(rows, setup, partitions), setup, shown)
@@ -321,18 +284,6 @@ def test_no_window_is_closed_later_because_idle_batches_leave_the_watermark_alon
     assert spared > 100
 
 
-def test_a_partition_without_a_bound_is_not_waited_for() -> None:
-    """Its first row came after the decision was made: of what is behind nothing was known."""
-    rows = [row_in_slot(0, 90_000), row_in_slot(1, 10_000, 1), *(row_in_slot(s, 95_000) for s in range(2, 6))]
-    decision = Decision(bounds_us=np.array([5_000]))
-    # Spark's moves only when that closes something: the window of the row behind, once.
-    for engine, reached in (("spark", 85_000), ("per-row", 90_000)):
-        setup = setup_of(engine=engine)
-        found = run(arrivals_of(rows, setup, 2), setup, Script({0: decision}))
-
-        assert found.watermark_us[-1] == reached
-
-
 def test_a_batch_of_several_slots_shows_one_count_for_each_partition_granule_and_key() -> None:
     setup = setup_of(mode="restart", restart_cost_us=3 * SLOT)
     rows = [row_in_slot(0, 50_000), *(row_in_slot(slot, 50_000, slot % 2) for slot in range(1, 7))]
@@ -390,13 +341,10 @@ def test_the_first_bound_after_the_start_costs_a_restart_too() -> None:
     assert found.bound_us.tolist() == [NO_BOUND_US] * 2 + [1_000] * 3
 
 
-@pytest.mark.parametrize(
-    "decision", [Decision(watermark_us=5), Decision(bounds_us=np.array([5]))], ids=["watermark", "bounds"]
-)
-def test_a_plan_refuses_what_only_a_live_control_can_do(decision: Decision) -> None:
+def test_a_plan_refuses_what_only_a_live_control_can_do() -> None:
     setup = setup_of(mode="restart")
     with pytest.raises(ValueError, match="only mode 'live' can"):
-        run(arrivals_of([row_in_slot(0, 5)], setup, 1), setup, Script({1: decision}))
+        run(arrivals_of([row_in_slot(0, 5)], setup, 1), setup, Script({1: Decision(watermark_us=5)}))
 
 
 def test_a_native_policy_without_a_bound_is_rejected() -> None:
@@ -411,7 +359,7 @@ def test_a_native_policy_without_a_bound_is_rejected() -> None:
 
 def test_a_decision_that_says_two_things_is_rejected() -> None:
     setup = setup_of()
-    with pytest.raises(ValueError, match="not several"):
+    with pytest.raises(ValueError, match="not both"):
         run(
             arrivals_of([row_in_slot(0, 5)], setup, 1),
             setup,

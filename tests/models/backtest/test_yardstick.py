@@ -12,24 +12,21 @@ import pytest
 from tidemark.models.backtest.run import meets, run, run_native, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.base.operators import Operator, RowLevel, SessionWindow, TimeWindow
-from tidemark.models.evidence.curve import Engine
 from tidemark.models.live.policy import Setup
 
 from support.backtests import (
-    Fixed,
     Recorder,
     Row,
     Simulated,
     arrivals_of,
     keys_of,
     literal_native,
-    literal_per_row,
     random_rows,
     scored_keys,
 )
 from support.soak import with_soak
 
-TICK: dict[Engine, int] = {"spark": 1_000, "per-row": 1}
+TICK = 1_000
 
 Choices = list[tuple[int, int]]
 """Latency, times the window's weight, and late pairs of each moment at which a window may be closed."""
@@ -39,8 +36,7 @@ def tiny(count: int) -> Iterator[tuple[int, list[Row], Setup, int]]:
     """Few rows in few slots of five ticks; windows of one or two slots, sliding ones, and keys that are none."""
     for seed in range(count):
         dice = np.random.default_rng([11, seed])
-        engine: Engine = "spark" if seed % 2 else "per-row"
-        slot = 5 * TICK[engine]
+        slot = 5 * TICK
         operators: tuple[Operator, ...] = (
             TimeWindow(slot, slot),
             TimeWindow(2 * slot, 2 * slot, slot // 5),
@@ -52,13 +48,11 @@ def tiny(count: int) -> Iterator[tuple[int, list[Row], Setup, int]]:
         span = int(dice.integers(1, 9)) * slot
         rows = random_rows(dice, int(dice.integers(1, 13)), span, 2 * slot, partitions)
         setup = Setup(
-            operator=operators[seed // 2 % len(operators)],
+            operator=operators[seed % len(operators)],
             trigger_us=slot,
             target_ppm=int(dice.choice([500_000, 700_000, 800_000, 900_000, 999_000])),
             good_windows_ppm=int(dice.choice([400_000, 600_000, 750_000, 990_000])),
-            objective=("occurrences", "timeslices")[seed // 2 // len(operators) % 2],
-            engine=engine,
-            scope=("global", "partition")[int(dice.integers(4)) == 0],
+            objective=("occurrences", "timeslices")[seed // len(operators) % 2],
         )
         yield seed, rows, setup, partitions
 
@@ -86,32 +80,23 @@ def reached(rows: list[Row], setup: Setup, outcome: Simulated) -> bool:
     return len(met) >= good_windows * len(scored)
 
 
-def literal_fixed(rows: list[Row], setup: Setup, bound: int, partitions: int) -> Simulated:
-    if setup.engine == "spark":
-        return literal_native(rows, setup, bound, partitions)
-    return literal_per_row(rows, setup, Fixed(bound), partitions)
-
-
 def min_bound(rows: list[Row], setup: Setup, partitions: int) -> int:
     bound = 0
-    while not reached(rows, setup, literal_fixed(rows, setup, bound, partitions)):
-        bound += TICK[setup.engine]
+    while not reached(rows, setup, literal_native(rows, setup, bound, partitions)):
+        bound += TICK
     return bound
 
 
 def choices_of(rows: list[Row], setup: Setup) -> list[Choices]:
-    """Return for each scored window what closing it would cost: in any slot, or at any row of a per-row engine."""
+    """Return for each scored window what closing it would cost: in any slot."""
     first = rows[0][1]
     pairs = pairs_by_key(rows, setup)
 
     def wall_of(arrival: int) -> int:
         slot = (arrival - first) // setup.trigger_us
-        return first + (slot + 1) * setup.trigger_us if setup.engine == "spark" else arrival
+        return first + (slot + 1) * setup.trigger_us
 
-    if setup.engine == "spark":
-        walls = list(range(wall_of(first), wall_of(rows[-1][1]) + 1, setup.trigger_us))
-    else:
-        walls = [arrival for _, arrival, _ in rows]
+    walls = list(range(wall_of(first), wall_of(rows[-1][1]) + 1, setup.trigger_us))
     found = []
     for key in scored_keys(rows, setup):
         weight = 1 if isinstance(setup.operator, TimeWindow) else len(pairs[key])
@@ -226,7 +211,7 @@ def test_no_policy_is_ever_below_the_clairvoyant(traces: int) -> None:
             lower = clairvoyant(arrivals, setup)
             if lower is None:
                 continue
-            kinds = ("bound",) if mode == "restart" else ("bound", "bounds", "watermark")
+            kinds = ("bound",) if mode == "restart" else ("bound", "watermark")
             for again in range(4):
                 policy = Recorder(seed * 10 + again, kinds, 4 * setup.trigger_us)
                 found = score(arrivals, setup, run(arrivals, setup, policy))
@@ -239,24 +224,22 @@ def test_no_policy_is_ever_below_the_clairvoyant(traces: int) -> None:
 
 def test_the_bound_below_the_hindsight_misses_the_target() -> None:
     above_0 = 0
-    for seed, rows, setup, partitions in tiny(90):
+    for seed, rows, setup, partitions in tiny(300):
         arrivals = arrivals_of(rows, setup, partitions)
         bound, found = fixed_hindsight(arrivals, setup)
 
         assert meets(setup, found), seed
         assert found == score(arrivals, setup, run_native(arrivals, setup, bound))
         if bound:
-            less = score(arrivals, setup, run_native(arrivals, setup, bound - TICK[setup.engine]))
+            less = score(arrivals, setup, run_native(arrivals, setup, bound - TICK))
             assert not meets(setup, less), seed
             above_0 += 1
-    assert above_0 > 15
+    assert above_0 > 10
 
 
 def test_a_budget_is_spent_where_waiting_is_dearest() -> None:
     second = 1_000_000
-    setup = Setup(
-        operator=TimeWindow(second, second), trigger_us=second, target_ppm=750_000, engine="per-row"
-    )
+    setup = Setup(operator=TimeWindow(second, second), trigger_us=1_000, target_ppm=750_000)
     # Two windows with a straggler each, and one row of four may be late: the later straggler is dropped. The last
     # row ends the trace, so that both windows are scored.
     rows = [
@@ -269,9 +252,11 @@ def test_a_budget_is_spent_where_waiting_is_dearest() -> None:
     arrivals = arrivals_of(rows, replace(setup, target_ppm=875_000), 1)
 
     # The first window waits 2 s for its straggler, the second closes at its end.
-    assert clairvoyant(arrivals, replace(setup, target_ppm=875_000)) == pytest.approx(second)
+    assert clairvoyant(arrivals, replace(setup, target_ppm=875_000)) == pytest.approx(second, abs=1_000)
     # With no row to spare both wait.
-    assert clairvoyant(arrivals, replace(setup, target_ppm=999_000)) == pytest.approx((2 + 7) / 2 * second)
+    assert clairvoyant(arrivals, replace(setup, target_ppm=999_000)) == pytest.approx(
+        (2 + 7) / 2 * second, abs=1_000
+    )
     # With two to spare none does.
     assert clairvoyant(arrivals, setup) == 0
 

@@ -10,23 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import RowLevel, SessionWindow, tumbling
-from tidemark.models.evidence.curve import Curve, CurvePoint, Emissions, MeanLatency, replay_per_row
+from tidemark.models.evidence.curve import Curve, CurvePoint, Emissions, MeanLatency
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.recommend.choice import percent
 
 from support.examples import examples
-from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
+from support.streams import SECOND, TEXTBOOK_TABLE, row_replay, textbook_stream
 
 
 @pytest.fixture(scope="module")
 def textbook() -> Curve:
     event, arrival = textbook_stream()
-    return Curve.of_replay(replay_per_row(event, arrival, tumbling("10s")), tumbling("10s"))
+    return Curve.of_replay(row_replay(event, arrival, tumbling("10s")), tumbling("10s"))
 
 
 @pytest.mark.parametrize("bound_s", TEXTBOOK_TABLE)
 def test_the_textbooks_table_comes_out_exactly(textbook: Curve, bound_s: int) -> None:
-    """Completeness, late rows and mean emit latency (base minus end) of the per-row engine."""
+    """Completeness, late rows and mean emit latency (base minus end) ."""
     completeness, late, latency = TEXTBOOK_TABLE[bound_s]
     point = textbook.at(bound_s * SECOND)
     assert point.latency_base_us is not None
@@ -125,7 +125,7 @@ def test_without_windows_or_steps_there_is_no_latency() -> None:
     """The empty stream."""
     nothing = np.empty(0, np.int64)
     assert Emissions(nothing, nothing, nothing).latency(0) == (None, None, 0)
-    point = Curve.of_replay(replay_per_row(nothing, nothing, tumbling("10s")), tumbling("10s")).at(0)
+    point = Curve.of_replay(row_replay(nothing, nothing, tumbling("10s")), tumbling("10s")).at(0)
     assert point == CurvePoint(0, 0, 0, None, None, 0)
     assert point.completeness is None
 
@@ -136,7 +136,7 @@ def test_operators_without_windows_have_completeness_and_no_latency(
 ) -> None:
     """A session's end moves with its rows, and row-level state emits at once."""
     times = np.array([10, 20, 5], np.int64)
-    point = Curve.of_replay(replay_per_row(times, times, operator), operator).at(0)
+    point = Curve.of_replay(row_replay(times, times, operator), operator).at(0)
     assert (point.rows, point.late, point.latency_base_us, point.latency_wall) == (3, 1, None, None)
 
 
@@ -144,7 +144,7 @@ def test_a_curve_from_a_sketch_never_promises_more_than_the_exact_one(textbook: 
     """The live curve rests on sketches; what it shows must be a lower bound, and a close one."""
     event, arrival = textbook_stream()
     sketch = Sketch()
-    sketch.add(replay_per_row(event, arrival, tumbling("10s")).needs_us())
+    sketch.add(row_replay(event, arrival, tumbling("10s")).needs_us())
     sketched = Curve(sketch, textbook.emissions)
     for bound in np.linspace(0, 45 * SECOND, 91).astype(int).tolist():
         exact, found = textbook.at(bound), sketched.at(bound)

@@ -18,7 +18,7 @@ from support.streams import operators, report_of, slow_keys
 times = st.integers(-20_000, 20_000) | st.integers(-(10**15), 10**15)
 
 
-@pytest.mark.parametrize("tick_us", [1, 1_000], ids=["per-row tick", "Spark's tick"])
+@pytest.mark.parametrize("tick_us", [1, 1_000])
 @given(data=st.data())
 def test_a_row_is_admitted_by_exactly_the_bounds_at_or_above_its_need(
     tick_us: int, data: st.DataObject

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import Operator, RowLevel, TimeWindow, tumbling
-from tidemark.models.evidence.curve import Curve, Replay, batches_of_slots, replay_per_row, replay_spark
+from tidemark.models.evidence.curve import Curve, Replay, batches_of_slots, replay_spark
 
 from support.oracles import replay_reports
 from support.streams import operators, report_of, slow_keys
@@ -83,23 +83,6 @@ def test_spark_judges_a_batch_by_the_watermark_of_the_batch_before(
         assert emitted_in(replay, operator, bound_us) == ends
 
 
-@given(operators(1), st.lists(st.integers(0, 60), max_size=15), st.integers(-10, 50))
-def test_a_per_row_engine_judges_a_row_by_the_rows_before_it(
-    operator: Operator, stream: list[int], bound_us: int
-) -> None:
-    """The base moves with each row, which is itself judged before it moves it."""
-    late: Counter[Pair] = Counter()
-    ends: dict[int, int | None] = {}
-    for number, time in enumerate(stream):
-        for key in slow_keys(operator, time):
-            late[number, key] += any(key <= before - bound_us for before in stream[:number])
-            ends[key] = next((n for n, seen in enumerate(stream) if seen - bound_us >= key), None)
-    replay = replay_per_row(np.array(stream, np.int64), np.arange(len(stream), dtype=np.int64), operator)
-    assert late_pairs(replay, bound_us) == +late
-    if isinstance(operator, TimeWindow):
-        assert emitted_in(replay, operator, bound_us) == ends
-
-
 @given(operators(1_000), batches)
 def test_recorded_reports_replay_as_their_rows_do(operator: Operator, stream: list[list[int]]) -> None:
     """At millisecond granules the counts lose nothing: each pair has the need that its row has."""
@@ -151,7 +134,6 @@ def test_reports_with_uncounted_rows_or_none_at_all_cannot_be_replayed() -> None
 def test_nothing_replays_as_nothing() -> None:
     """An idle stream is no error."""
     nothing = np.empty(0, np.int64)
-    assert len(replay_per_row(nothing, nothing, tumbling("10s")).needs_us()) == 0
     assert len(replay_spark(nothing, nothing, nothing, tumbling("10s")).needs_us()) == 0
 
 

@@ -78,7 +78,3 @@ def test_for_restarts_it_takes_the_rows_that_certify_the_target(rows: int) -> No
     a_window = rows / found.seen
     assert certified_rank(round(found.needed * a_window), 0.99) is not None
     assert certified_rank(round((found.needed - 1) * a_window), 0.99) is None
-
-
-def test_where_the_policy_has_no_such_rule_nothing_is_said() -> None:
-    assert learning_of(replace(SETUP, engine="per-row", operator=row_level()), 100, SECOND) is None

@@ -60,29 +60,6 @@ def _base_ms(report: Report) -> int | None:
     return None if report.max_event_time_us is None else report.max_event_time_us // MS
 
 
-def _compare_own_needs(seen: Observation, shown: Observation, bases: PartitionBases, setup: Setup) -> int:
-    """Needs against a partition's own base may only be too wide, by less than a granule; return how many are known."""
-    names = np.array([int(name) for name in bases.names], np.int64)
-    body, truth = (
-        sorted(
-            zip(
-                part.tolist(),
-                each.key_us.tolist(),
-                each.event_us.tolist(),
-                each.own_need_us.tolist(),
-                strict=True,
-            )
-        )
-        for each, part in ((seen, names[seen.partition]), (shown, shown.partition))
-    )
-    known = 0
-    for (*cell, need_us), (*same, true_us) in zip(body, truth, strict=True):
-        assert cell == same
-        assert 0 <= need_us - true_us <= setup.granule_us
-        known += true_us > NO_BASE_US // 2
-    return known
-
-
 def _reports(rows: list[Row], setup: Setup, found: BacktestRun) -> list[Report]:
     """Return the run's batches as a driver would report them; a batch takes the rows of its slot."""
     by_slot: dict[int, list[Row]] = {}
@@ -104,7 +81,7 @@ def _reports(rows: list[Row], setup: Setup, found: BacktestRun) -> list[Report]:
 @pytest.mark.parametrize("mode", ["restart", "live"])
 def test_a_policy_is_shown_the_same_of_reports_as_in_the_backtest(mode: BacktestMode) -> None:
     """The driver's policy and the backtest's are the same code only if they look at the same numbers."""
-    batches = counts = needs = own_needs = 0
+    batches = counts = needs = 0
     for seed in range(100):
         dice = np.random.default_rng([11, seed])
         rows = random_rows(dice, int(dice.integers(1, 40)), int(dice.integers(1, 30)) * SLOT, 3 * SLOT, 3)
@@ -137,5 +114,4 @@ def test_a_policy_is_shown_the_same_of_reports_as_in_the_backtest(mode: Backtest
             batches += 1
             counts += len(seen.count)
             needs += int((seen.need_us > NO_BASE_US // 2).sum())
-            own_needs += _compare_own_needs(seen, shown, bases, setup)
-    assert min(batches, counts, needs, own_needs) > 500, (batches, counts, needs, own_needs)
+    assert min(batches, counts, needs) > 500, (batches, counts, needs)

@@ -162,7 +162,6 @@ def test_nor_does_it_where_batches_without_rows_are_between(kind: str) -> None:
                     event_us=np.append(one.event_us, one.event_us[-1] + DAY_US),
                     count=np.append(one.count, 1),
                     need_us=np.append(one.need_us, one.need_us[-1] - DAY_US),
-                    own_need_us=np.append(one.own_need_us, one.own_need_us[-1] - DAY_US),
                     base_us=np.append(one.base_us, one.key_us[-1] + DAY_US),
                 )
             )
@@ -204,7 +203,6 @@ def test_the_order_of_the_counts_of_a_batch_does_not_matter() -> None:
                 event_us=seen.event_us[twice],
                 count=split,
                 need_us=seen.need_us[twice],
-                own_need_us=seen.own_need_us[twice],
                 base_us=seen.base_us,
             )
         )
@@ -467,7 +465,7 @@ def test_under_a_latency_cap_windows_wait_no_longer_and_the_reasons_say_that_com
 
 def test_rows_that_come_with_the_next_batch_are_not_missing() -> None:
     """Five granules come with each batch, and only some partitions send; others rest for minutes."""
-    asked = replace(setup(), trigger_us=5 * SECOND, scope="partition")
+    asked = replace(setup(), trigger_us=5 * SECOND)
     arrivals = counted(synthetic("shifts", 1, rate=200, seconds=1_200), asked)
     found = score(arrivals, asked, run(arrivals, asked, Tidemark(asked)))
     assert meets(asked, found)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import tumbling
-from tidemark.models.evidence.curve import Curve, CurvePoint, MeanLatency, replay_per_row
+from tidemark.models.evidence.curve import Curve, CurvePoint, MeanLatency
 from tidemark.models.recommend.choice import choose_bound, needed_rank, percent
 
-from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
+from support.streams import SECOND, TEXTBOOK_TABLE, row_replay, textbook_stream
 
 
 def point(bound_s: int, rows: int, late: int, latency_s: float | None = None) -> CurvePoint:
@@ -23,7 +23,7 @@ def point(bound_s: int, rows: int, late: int, latency_s: float | None = None) ->
 def textbook() -> list[CurvePoint]:
     """The points of the textbook's table, widest first: the order must not matter."""
     event, arrival = textbook_stream()
-    curve = Curve.of_replay(replay_per_row(event, arrival, tumbling("10s")), tumbling("10s"))
+    curve = Curve.of_replay(row_replay(event, arrival, tumbling("10s")), tumbling("10s"))
     return [curve.at(bound * SECOND) for bound in reversed(TEXTBOOK_TABLE)]
 
 

@@ -42,16 +42,12 @@ FIELDS = [
     "bound_mean_us",
     "bound_changes",
     "objective",
-    "engine",
-    "scope",
     "mode",
     "decided",
     "meets_target",
     "lag_median_us",
     "fixed_hindsight_bound_us",
     "fixed_hindsight_latency_us",
-    "spark_hindsight_bound_us",
-    "spark_hindsight_latency_us",
     "clairvoyant_latency_us",
 ]
 
@@ -135,9 +131,7 @@ def test_json_has_a_record_for_each_trace_and_policy_with_exactly_the_fields(
     assert [tuple(one) for one in found] == [tuple(FIELDS)] * 8
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--engine", "per-row"), ("--scope", "partition"), ("--window", "0")]
-)
+@pytest.mark.parametrize("options", [(), ("--window", "0")])
 def test_the_figures_of_a_record_agree_with_each_other(path: Path, options: tuple[str, ...]) -> None:
     """Shares are shares, the target is met or not, nobody is below the clairvoyant."""
     for one in records(
@@ -180,7 +174,7 @@ def test_fixed_hindsight_is_the_policy_of_its_own_yardstick(path: Path) -> None:
     [
         (),
         ("--slide", "5s"),
-        ("--trigger", "700ms", "--scope", "partition"),
+        ("--trigger", "700ms"),
         ("--mode", "restart", "--restart-cost", "10s"),
     ],
     ids=" ".join,
@@ -228,10 +222,10 @@ def test_a_trace_in_several_chunks_gives_the_same_as_in_one(
 ) -> None:
     """Slots that straddle two chunks are whole again."""
     wanted = ("--policy", "ring:0.95", "--policy", "fixed:2s", "--slide", "5s")
-    whole = records(path, *wanted), records(path, *wanted, "--engine", "per-row")
+    whole = records(path, *wanted)
     monkeypatch.setattr(trace_format, "_BATCH_ROWS", 97)
 
-    assert (records(path, *wanted), records(path, *wanted, "--engine", "per-row")) == whole
+    assert records(path, *wanted) == whole
 
 
 def test_timeslices_are_judged_by_windows(path: Path) -> None:
@@ -303,26 +297,9 @@ def test_the_lines_above_the_table_say_what_was_replayed(path: Path) -> None:
 
     assert first.startswith(f"{path}: {len(fleet(1)):,} rows, 3 partitions, ")
     assert first.endswith(" slots")
-    assert how.startswith(
-        "sliding window of 10 s every 5 s; spark engine, global scope, trigger 2 s, live; target 0.995"
-    )
+    assert how.startswith("sliding window of 10 s every 5 s; trigger 2 s, live; target 0.995")
     assert re.match(
         r"fixed-hindsight: bound .* s, mean latency .* s; clairvoyant: mean latency .* s$", yardsticks
-    )
-
-
-def test_with_a_watermark_of_each_partition_spark_s_own_constant_bound_is_beside(path: Path) -> None:
-    """It is that of one watermark for the stream."""
-    (each,) = records(path, "--policy", "fixed:1s", "--scope", "partition")
-    (stream,) = records(path, "--policy", "fixed:1s")
-    text = said(path, "--policy", "fixed:1s", "--scope", "partition")
-    for figure in ("bound_us", "latency_us"):
-        assert each[f"spark_hindsight_{figure}"] == stream[f"fixed_hindsight_{figure}"]
-        assert stream[f"spark_hindsight_{figure}"] is None
-    assert re.search(
-        r"fixed-hindsight: bound .*s of each partition, which Spark does not have, mean latency .* s; "
-        r"Spark's own: bound .* s, mean latency .* s; clairvoyant: ",
-        text,
     )
 
 
@@ -342,8 +319,6 @@ def test_help_names_every_option_and_policy() -> None:
         "--window",
         "--slide",
         "--trigger",
-        "--engine",
-        "--scope",
         "--mode",
         "--restart-cost",
         "--policy",
@@ -378,7 +353,6 @@ def test_the_documents_explain_each_figure_in_its_order() -> None:
         (("--window", "0", "--slide", "6s"), "--slide needs a --window above 0"),
         (("--trigger", "0"), "the trigger must be above 0"),
         (("--restart-cost", "-1s"), "the cost of a restart must be at least 0"),
-        (("--mode", "restart", "--engine", "per-row"), "--mode restart needs --engine spark"),
         (("--target", "1.2"), "target '1.2' must lie between 0 and 1"),
         (("--target", "0.9990000000000001"), "finer than one part per million"),
         (("--policy", "guess"), "guess"),
@@ -426,12 +400,6 @@ def test_only_the_reports_of_a_stream_are_read_since_a_time(path: Path) -> None:
     assert refused(path, "--since", "2h") == (
         "tidemark: a trace is replayed whole, so it does not take --since"
     )
-
-
-def test_a_policy_that_a_restart_cannot_serve_is_named(path: Path) -> None:
-    """Spark's plan has one bound, so bounds for each partition are for live control."""
-    line = refused(path, "--mode", "restart", "--scope", "partition", "--policy", "ring:0.95")
-    assert line.startswith("tidemark: policy ring:0.95: a restart can only change the bound of the plan")
 
 
 def test_outputs_that_cannot_be_written_are_rejected_before_the_work(path: Path, tmp_path: Path) -> None:

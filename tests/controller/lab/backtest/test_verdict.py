@@ -122,25 +122,6 @@ def test_the_constant_bound_itself_is_compared_with_nothing(tmp_path: Path) -> N
     assert sentence.count("constant") == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["fixed:1s", "fixed-hindsight"])
-def test_with_a_watermark_of_each_partition_the_bound_is_called_none_of_sparks(
-    tmp_path: Path, policy: str
-) -> None:
-    """One partition of two is ten seconds behind: Spark's one watermark for the stream must wait for it."""
-    event = even(600)
-    partition = np.arange(len(event), dtype=np.int32) % 2
-    arrival = event + np.where(partition, 10 * SECOND, SECOND // 2)
-    order = np.argsort(arrival, kind="stable")
-    write_trace(tmp_path / "t", Trace(event[order], arrival[order], partition[order], ("near", "far")))
-    each, _ = said(tmp_path / "t", policy, scope="partition")
-    stream, _ = said(tmp_path / "t", policy)
-    assert "the best constant bound of each partition, which Spark does not have, " in each
-    assert "which Spark does not have" not in stream
-    assert ("; Spark's own, one for the stream, needs " in each) == (policy == "fixed:1s")
-    assert "Spark's own" not in stream
-
-
 @pytest.mark.parametrize(
     ("objective", "kept"), [("occurrences", " % of the rows"), ("timeslices", " % of the windows")]
 )

@@ -16,7 +16,7 @@ from tidemark.controller.tools.cli import app
 from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.duration import format_about
 
-from support.streams import SECOND, TEXTBOOK_TABLE, textbook_stream
+from support.streams import SECOND, textbook_stream
 
 
 def run(*arguments: str | Path) -> Result:
@@ -63,24 +63,33 @@ def textbook(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-BOOK = ("--engine", "per-row", "--window", "10s", "--bounds", "0,2,5,10,20,40")
+BOOK = ("--window", "10s", "--bounds", "0,2,5,10,20,40")
+TABLE = {
+    0: ("73.52 %", 5295, "1.07"),
+    2: ("80.95 %", 3809, "3.09"),
+    5: ("88.34 %", 2331, "5.98"),
+    10: ("94.91 %", 1018, "11.07"),
+    20: ("99.74 %", 52, "21.07"),
+    40: ("100.00 %", 0, "41.07"),
+}
+"""By bound in seconds: completeness, late rows (as in ``literal_native``) and mean emit latency in seconds."""
 
 
-def test_the_textbooks_table_is_printed_exactly(textbook: Path) -> None:
+def test_the_table_of_the_textbooks_stream_is_printed_exactly(textbook: Path) -> None:
     """Bound, completeness, late rows, mean emit latency: figure for figure."""
     rows = table(said(textbook, *BOOK))
     assert [tuple(row[:4]) for row in rows] == [
         (f"{bound} s", completeness, str(late), format_about(float(latency) * SECOND))
-        for bound, (completeness, late, latency) in TEXTBOOK_TABLE.items()
+        for bound, (completeness, late, latency) in TABLE.items()
     ]
 
 
 def test_a_cap_of_12_s_chooses_10_s_and_says_why_5_and_20_fail(textbook: Path) -> None:
     """The choice under the table."""
     text = said(textbook, *BOOK, "--target", "0.9", "--latency-cap", "12s")
-    assert "chosen (base latency): 10 s is the smallest bound that admits 93.47 % of the rows" in text
-    assert "not 5 s: bound 5 s admits 85.00 % of the rows, the target is 90 %" in text
-    assert "not 20 s: bound 20 s has a mean latency of 20.871 s, the cap is 12 s" in text
+    assert "chosen (base latency): 10 s is the smallest bound that admits 94.91 % of the rows" in text
+    assert "not 5 s: bound 5 s admits 88.34 % of the rows, the target is 90 %" in text
+    assert "not 20 s: bound 20 s has a mean latency of 21.067 s, the cap is 12 s" in text
 
 
 def test_a_bound_is_chosen_only_on_evidence(tmp_path: Path) -> None:
@@ -108,8 +117,8 @@ def test_the_chart_stands_under_the_table_and_names_the_choice(textbook: Path) -
 def test_where_no_bound_fits_both_constraints_are_named(textbook: Path) -> None:
     """And it is no error: it is what was asked."""
     text = said(textbook, *BOOK, "--target", "0.95", "--latency-cap", "12")
-    assert "no bound fits: bound 10 s admits 93.47 %" in text
-    assert "bound 20 s has a mean latency of 20.871 s" in text
+    assert "no bound fits: bound 10 s admits 94.91 %" in text
+    assert "bound 20 s has a mean latency of 21.067 s" in text
     assert "chosen" not in text
 
 
@@ -117,9 +126,9 @@ def test_json_has_the_same_figures_as_integers(textbook: Path) -> None:
     """For programs: units in the names, no floats."""
     found = document(textbook, *BOOK, "--target", "0.9", "--latency-cap", "12s")
     assert [(point["bound_us"], point["late"]) for point in found["points"]] == [
-        (bound * SECOND, late) for bound, (_, late, _) in TEXTBOOK_TABLE.items()
+        (bound * SECOND, late) for bound, (_, late, _) in TABLE.items()
     ]
-    assert found["points"][3]["latency_base_us"] == 10_870_741
+    assert found["points"][3]["latency_base_us"] == 11_066_132
     assert found["chosen_bound_us"] == 10 * SECOND
     assert {(one["bound_us"] // SECOND, one["constraint"]) for one in found["rejections"]} == {
         (0, "completeness"),
@@ -139,24 +148,24 @@ def test_grace_shows_what_a_window_holds_when_it_is_corrected_for_longer(textboo
     asked = (*BOOK[:-1], "5", "--grace", "0,5s,15s,30s")
     (point,) = document(textbook, *asked)["points"]
     assert [one["grace_us"] // SECOND for one in point["corrected"]] == [0, 5, 15, 30]
-    assert [one["late"] for one in point["corrected"]] == [2_999, 1_307, 105, 0]
+    assert [one["late"] for one in point["corrected"]] == [2_331, 1_018, 52, 0]
     assert table(said(textbook, *asked))[-1] == [
         "5 s",
-        "85.00 % (2999)",
-        "93.47 % (1307)",
-        "99.48 % (105)",
+        "88.34 % (2331)",
+        "94.91 % (1018)",
+        "99.74 % (52)",
         "100.00 % (0)",
     ]
 
 
 def test_the_default_bounds_hold_the_smallest_that_meets_the_target(textbook: Path) -> None:
-    """A microsecond less does not certify it, so no finer list could do better."""
-    found = document(textbook, "--engine", "per-row", "--target", "0.97")
+    """A millisecond less does not certify it, so no finer list could do better."""
+    found = document(textbook, "--target", "0.97")
     least = found["chosen_bound_us"]
     assert found["points"][0]["bound_us"] == 0
     assert found["points"][-1]["late"] == 0
-    (less,) = document(textbook, "--engine", "per-row", "--bounds", f"{least - 1}us")["points"]
-    (enough,) = document(textbook, "--engine", "per-row", "--bounds", f"{least}us")["points"]
+    (less,) = document(textbook, "--bounds", f"{least - 1_000}us")["points"]
+    (enough,) = document(textbook, "--bounds", f"{least}us")["points"]
     rank = certified_rank(enough["rows"], 0.97)
     assert rank is not None
     assert enough["late"] <= enough["rows"] - rank < less["late"]
@@ -166,7 +175,7 @@ def test_spark_judges_by_batches_two_back(tmp_path: Path) -> None:
     """Trigger 1 s, windows of 10 s, bound 0. Event times by slot: 5 | 12 | 8, 3 | 25 | - | 9.
 
     W after the batches: slot 1 runs with the base 5, slot 2 with 12; so the rows 8 and 3 of slot 2 meet W(1) = 5 and
-    are admitted, where a per-row engine (base 12) drops both. Slot 3 brings 25, slot 4 is a no-data batch, and row 9
+    are admitted, though row 12 came before them. Slot 3 brings 25, slot 4 is a no-data batch, and row 9
     in slot 5 meets W = 25: late. Window [0, 10) is emitted by slot 2 (base 12, wall 3 s after the first arrival),
     [10, 20) by slot 4 (base 25), [20, 30) never.
     """
@@ -178,16 +187,14 @@ def test_spark_judges_by_batches_two_back(tmp_path: Path) -> None:
         None,
         round((93 + 85 + 76) / 3 * SECOND),
     )
-    (per_row,) = document(path, "--bounds", "0", "--engine", "per-row")["points"]
-    assert per_row["late"] == 3
 
 
 def test_the_operators_differ_as_they_are_defined(tmp_path: Path) -> None:
-    """Per row, bound 0, times 10, 12, 11, 3: by windows of 10 s one row is late, by rows two, by gaps of 2 s one."""
-    path = save(tmp_path / "t", [10, 12, 11, 3], [20, 21, 22, 23])
+    """Bound 0, times 12, 13, 11, 3, each judged by the rows two batches back."""
+    path = save(tmp_path / "t", [12, 13, 11, 3], [20, 21, 22, 23])
 
     def late(*arguments: str) -> tuple[int, int]:
-        (point,) = document(path, "--engine", "per-row", "--bounds", "0", *arguments)["points"]
+        (point,) = document(path, "--bounds", "0", *arguments)["points"]
         return point["late"], point["rows"]
 
     assert late() == (1, 4)
@@ -238,7 +245,6 @@ def seconds_among(path: Path, share_of: int, factor: int = 1_000) -> Path:
     return save(path, wrong, [time + 1 for time in event])
 
 
-@pytest.mark.parametrize("engine", ["spark", "per-row"])
 @pytest.mark.parametrize(
     ("factor", "dated"),
     [
@@ -248,16 +254,14 @@ def seconds_among(path: Path, share_of: int, factor: int = 1_000) -> Path:
         (2, "1997-03-02, longer ago than any delay (366 d)."),
     ],
 )
-def test_rows_that_no_delay_explains_choose_no_bound(
-    tmp_path: Path, engine: str, factor: int, dated: str
-) -> None:
+def test_rows_that_no_delay_explains_choose_no_bound(tmp_path: Path, factor: int, dated: str) -> None:
     """Of one producer that wrote seconds a bound of 86,775 days was made."""
     path = seconds_among(tmp_path / "a.parquet", 20, factor)
-    text = said(path, "--engine", engine)
+    text = said(path)
     assert text.startswith(
         f"left out: 100 rows of partition 'p', 5.00 % of all, are dated {dated} No bound is meant for them\n"
     )
-    result = run(path, "--engine", engine, "--json")
+    result = run(path, "--json")
     found = json.loads(result.stdout)
     assert found["chosen_bound_us"] < 60 * SECOND
     assert {point["rows"] for point in found["points"]} == {1_900}
@@ -290,22 +294,17 @@ def test_rows_that_are_weeks_late_are_evidence(tmp_path: Path, days: int) -> Non
 
 
 @pytest.mark.parametrize("rows", [1, 500])
-@pytest.mark.parametrize(
-    "options", [(), ("--window", "0"), ("--engine", "per-row"), ("--confidence", "none")]
-)
+@pytest.mark.parametrize("options", [(), ("--window", "0"), ("--confidence", "none")])
 def test_a_trace_of_one_instant_chooses_no_bound_and_says_why(
     tmp_path: Path, rows: int, options: tuple[str, ...]
 ) -> None:
     """It was 0 s, certified, though none of its rows had met a watermark."""
     path = save(tmp_path / "a.parquet", [NOON_S] * rows, [NOON_S + 1] * rows)
     found = document(path, *options)
-    if rows > 1 and "per-row" in options:
-        assert found["chosen_bound_us"] is not None, "each row meets the watermark of the one before"
-    else:
-        assert found["chosen_bound_us"] is None
-        assert found["reason"].startswith(
-            "no bound is chosen: every row came before a watermark could have moved"
-        )
+    assert found["chosen_bound_us"] is None
+    assert found["reason"].startswith(
+        "no bound is chosen: every row came before a watermark could have moved"
+    )
 
 
 def test_a_file_that_is_not_a_trace_is_rejected_in_one_line(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_the_command_says_how_to_replay_the_trace_and_that_command_works(
     assert words == ["tidemark", "backtest", str(output), *options, *policies]
     replayed = tell(*words[1:])
     assert replayed.exit_code == 0, replayed.output
-    assert replayed.output.startswith("On this trace Tidemark keeps")
+    assert replayed.stdout.startswith("On this trace Tidemark keeps")
     span_us = np.ptp(read_trace(tmp_path / "newest.parquet").arrival_time_us)
     assert 29 * SECOND <= span_us <= 30 * SECOND
 
