@@ -58,6 +58,9 @@ OWN_SPARK = frozenset(
 PAGE_LANE = "tests/controller/server/page/"
 """Tests that run in one process, so that one browser serves them all."""
 
+LAYOUT_LANE = "tests/layout/"
+"""Tests that run in one process, so that the product's source is read once."""
+
 MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: stores and checkpoints of tests need no disk to wait for."""
 
@@ -119,7 +122,7 @@ def _lane_of(nodeid: str) -> str:
         return file
     if file in WITH_SESSION:
         return SPARK_LANES[0]
-    return next((lane for lane in (*SPARK_LANES, PAGE_LANE) if file.startswith(lane)), file)
+    return next((lane for lane in (*SPARK_LANES, PAGE_LANE, LAYOUT_LANE) if file.startswith(lane)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:

@@ -45,6 +45,15 @@ def controller(database_url: str) -> Iterator[Controller]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """Return a running controller that the tests of a file share for what is refused: its store stays empty."""
+    with Controller(f"sqlite:///{tmp_path_factory.mktemp('untouched') / 'tidemark.db'}") as running:
+        yield running
+        assert running.http.get("/v1/jobs").json()["jobs"] == []
+        assert running.http.get("/v1/events").json()["events"] == []
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def each_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of an empty store of its own, on each kind of database."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ from support.fast_run import is_slow_throughout
 from support.import_graph import imported_names, our_modules
 from support.tree import ROOT
 
-HEAVY = frozenset({"axe_playwright_python", "pandas", "playwright", "schemathesis"})
-"""Packages that few tests need and that take a good part of a second to import: those tests do so when they run."""
+HEAVY = frozenset(
+    {"axe_playwright_python", "pandas", "playwright", "pyspark.sql.connect", "schemathesis", "scipy.stats"}
+)
+"""Packages, and parts of them, that few tests need and that take a good part of a second to import: those tests do so
+when they run."""
 
 
 @functools.cache
@@ -20,7 +24,7 @@ def ways_to_heavy(path: Path) -> tuple[str, ...]:
     """Return how a module comes to import something heavy: through which others, by their names."""
     found: dict[str, None] = {}
     for name in imported_names(path):
-        if name.split(".")[0] in HEAVY:
+        if not HEAVY.isdisjoint(itertools.accumulate(name.split("."), "{}.{}".format)):
             found[name] = None
         for module in our_modules(name):
             if module != path:
@@ -48,6 +52,8 @@ def test_no_test_that_is_fast_imports_something_heavy_before_it_runs() -> None:
     ("text", "found"),
     [
         ("import playwright.sync_api", ("playwright.sync_api",)),
+        ("from scipy.stats import binom", ("scipy.stats.binom",)),
+        ("from scipy.special import bdtr", ()),
         ("try:\n    from pandas import NA\nexcept ImportError:\n    pass", ("pandas.NA",)),
         ("if TYPE_CHECKING:\n    import pandas\nelse:\n    import schemathesis", ("schemathesis",)),
         ("from support.browser import running_browser", ("support.browser.running_browser: playwright",)),

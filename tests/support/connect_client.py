@@ -26,7 +26,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import flush
-from tidemark.spark_jobs.connect.query import Explained, read_explained
+from tidemark.spark_jobs.connect.explained import Explained, read_explained
 from tidemark.spark_jobs.late.side import side
 from tidemark.spark_jobs.spark.jvm import SparkContext
 

@@ -54,6 +54,7 @@ def make_app(
         patched.setattr(
             controller_app, "_add_routes", lambda app: app.router.routes.extend(first.router.routes)
         )
+        patched.setattr(controller_app, "_build_routes", lambda _: None)
         app = create_app(settings, clock, steady)
     app.openapi = first.openapi  # type: ignore[method-assign]  # FastAPI's documented way
     return app
@@ -134,13 +135,15 @@ class Controller:
         answer: httpx.Response = self.http.post(STREAM + "/reports", json=to_json_object(report))
         return answer
 
-    def report_all(self, reports: Iterable[Report]) -> None:
+    def report_all(self, reports: Iterable[Report]) -> list[StoredReceipt]:
         """Store reports in their order, a group in a transaction, as is done with those that wait at one time."""
         waiting = [(report, Future[StoredReceipt](), time.perf_counter()) for report in reports]
         for first in range(0, len(waiting), TOGETHER):
             self.service.reports._write(waiting[first : first + TOGETHER])
-        if not all(receipt.result().duplicate for _, receipt, _ in waiting):
+        receipts = [receipt.result() for _, receipt, _ in waiting]
+        if not all(receipt.duplicate for receipt in receipts):
             self.service.database.answers_changed()
+        return receipts
 
     def acknowledge(self, body: Acknowledgement) -> httpx.Response:
         answer: httpx.Response = self.http.post(STREAM + "/acks", json=to_json_object(body))

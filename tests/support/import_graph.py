@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,13 +15,18 @@ def imported_names(path: Path) -> list[str]:
     return list(_imported(ast.parse(path.read_text(encoding="utf-8")).body))
 
 
-def every_import(source: str, package: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, dotted name) of each import wherever it stands, relative and ``import_module("literal")`` ones too.
+@functools.cache
+def every_import(source: str, package: str) -> tuple[tuple[int, str], ...]:
+    """Return (line, dotted name) of each import wherever it stands, relative and ``import_module("literal")`` ones too.
 
     Args:
         source: the text of a module.
         package: the package that it stands in, dotted.
     """
+    return tuple(_every_import(source, package))
+
+
+def _every_import(source: str, package: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):

@@ -61,6 +61,7 @@ def stream_labels_by_file() -> str:
     return subprocess.run(["sed", "-f", script, path], capture_output=True, text=True, check=True).stdout
 
 
+@functools.cache
 def rules() -> tuple[dict[str, Any], ...]:
     """Return every shipped rule."""
     return tuple(

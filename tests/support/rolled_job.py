@@ -63,15 +63,28 @@ class RolledJob:
         self._bases_ms: list[int] = []
 
     def run(self, batches: int, delay_s: float, *, rows: int = 60, tick: bool = True, **changes: Any) -> None:
-        """Report ``batches`` whose rows are up to ``delay_s`` late, evenly; with a tick of the loop after each."""
+        """Report ``batches`` whose rows are up to ``delay_s`` late, evenly: one by one with a tick, or all at once."""
+        waiting = []
         for _ in range(batches):
             times = [("0", self.at_us - round(self._random.random() * delay_s * SECOND)) for _ in range(rows)]
-            self.report(times, **changes)
+            waiting.append(self._next(times, **changes))
             if tick:
+                self._send(waiting)
                 self.controller.tick()
+                waiting = []
+        self._send(waiting)
 
     def report(self, rows: list[Row], **changes: Any) -> None:
         """Report the next batch."""
+        self._send([self._next(rows, **changes)])
+
+    def _send(self, reports: list[Report]) -> None:
+        """Have reports stored, none of which is stored already."""
+        receipts = self.controller.report_all(reports)
+        assert not any(receipt.duplicate for receipt in receipts), receipts
+
+    def _next(self, rows: list[Row], **changes: Any) -> Report:
+        """Return the report of the next batch, with which the clock goes along."""
         base_ms = max(self._bases_ms, default=None)
         mark_ms = self._watermark_ms if base_ms is None else max(self._watermark_ms, base_ms - self.bound_ms)
         fields: dict[str, Any] = {
@@ -101,13 +114,12 @@ class RolledJob:
             **{"late_watermark_ms": self._late_ms, **fields, **changes},
         )
         self.controller.clock.now_us = self.at_us + SECOND
-        answer = self.controller.http.post(self.path + "/reports", json=to_json_object(report))
-        assert answer.status_code == 201, answer.text
         self._late_ms = self._watermark_ms = mark_ms
         if rows:
             self._bases_ms.append(max(time for _, time in rows) // 1_000)
         self.batch_id += 1
         self.at_us += self.interval_us
+        return report
 
     @property
     def run_id(self) -> str:

@@ -21,6 +21,7 @@ def mutant_of(file: str, after: str) -> Mutant:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "after"),
     [

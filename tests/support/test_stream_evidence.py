@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tidemark.models.base.operators import tumbling
 from tidemark.models.evidence.sketch import Sketch
@@ -69,6 +70,7 @@ def test_what_lies_before_the_horizon_is_forgotten_but_not_the_base_it_made() ->
     assert (rest.curve.emissions.emit_base_us == whole.curve.emissions.emit_base_us[-7:]).all()
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_a_moment_ago_is_narrowed_late_but_not_by_deciding_twice() -> None:
     evidence = StreamEvidence(Slo(target_ppm=900_000, horizon_ms=60_000), Policy())
     body: list[Recommendation | None] = []

@@ -250,12 +250,12 @@ def test_a_caller_has_half_of_what_others_leave_of_the_bodies_that_are_read_and_
 
 
 @pytest.mark.parametrize("value", [b"{}", b"[]", b"1", b'"a"', b"null"])
-def test_a_body_of_small_values_is_refused_before_it_is_parsed(controller: Controller, value: bytes) -> None:
-    size = controller.service.settings.max_body_bytes
+def test_a_body_of_small_values_is_refused_before_it_is_parsed(untouched: Controller, value: bytes) -> None:
+    size = untouched.service.settings.max_body_bytes
     body = b"[" + b",".join([value] * (size // (len(value) + 1) - 1)) + b"]"
     headers = {"Content-Type": "application/json"}
     with patch.object(jobs, "_checked_report", side_effect=AssertionError("it was parsed")):
-        refused = controller.http.post(STREAM + "/reports", content=body, headers=headers)
+        refused = untouched.http.post(STREAM + "/reports", content=body, headers=headers)
     assert (refused.status_code, refused.json()["type"]) == (413, "urn:tidemark:problem:body-too-large")
 
 

@@ -394,6 +394,7 @@ def test_a_log_that_nobody_takes_holds_nobody_and_says_how_much_it_left_out(
     assert 0 < left_out < 1_000 <= known + left_out
 
 
+@pytest.mark.slow
 def test_the_lines_of_a_storm_of_requests_are_few_whatever_they_ask_for_and_each_is_counted(
     controller: Controller,
 ) -> None:

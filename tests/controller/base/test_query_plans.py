@@ -117,6 +117,7 @@ class Turns:
         }
 
 
+@pytest.mark.slow
 def test_no_report_turn_status_or_scrape_reads_a_whole_table_that_grows(tmp_path: Path) -> None:
     turns = Turns(tmp_path, days=1)
     statements = _statements(turns.database)

@@ -403,9 +403,9 @@ def test_the_evidence_says_how_many_rows_the_target_needs(controller: Controller
     ids=str,
 )
 def test_an_impossible_live_report_is_rejected(
-    controller: Controller, change: dict[str, Any], pointer: str
+    untouched: Controller, change: dict[str, Any], pointer: str
 ) -> None:
     body = {**to_json_object(REPORTS[0]), **change}
-    answer = controller.send("/reports", json.dumps(body).encode())
+    answer = untouched.send("/reports", json.dumps(body).encode())
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == pointer

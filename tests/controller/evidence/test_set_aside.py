@@ -75,8 +75,8 @@ def test_a_snapshot_read_out_of_order_is_named_and_widens_nothing(
             ]
         )
         controller.tick()
-    for _ in range(3):
-        job.run(20, 30.0, tick=False)
+    for _ in range(2):
+        job.run(15, 30.0, tick=False)
         controller.tick()
         assert (job.published()["bound_ms"] or 0) <= 600_000
     found = conditions(job)

@@ -28,10 +28,10 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
 
 @pytest.mark.parametrize("version", [0, 2, 17])
 def test_an_unknown_schema_version_has_its_own_problem_that_says_which_are_known(
-    controller: Controller, version: int
+    untouched: Controller, version: int
 ) -> None:
     body = {**to_json_object(REPORTS[0]), "schema_version": version, "a_field_of_the_future": []}
-    found = controller.send("/reports", json.dumps(body).encode()).json()
+    found = untouched.send("/reports", json.dumps(body).encode()).json()
     assert found["type"] == "urn:tidemark:problem:unknown-schema-version"
     assert found["known_versions"] == [1]
     assert found["errors"][0]["pointer"] == "/schema_version"

@@ -143,6 +143,7 @@ def decided(controller: Controller, name: str = "stream") -> bool:
     return status["recommended"] is not None
 
 
+@pytest.mark.slow
 def test_three_reports_of_more_pairs_than_can_be_counted_are_refused_with_the_reason(
     stream: Controller,
 ) -> None:
@@ -258,6 +259,7 @@ def count(controller: Controller, changed: Report) -> None:
     controller.service.database.answers_changed()
 
 
+@pytest.mark.slow
 def test_the_largest_values_of_all_fields_at_once_leave_the_stream_decided_and_every_view_answers(
     stream: Controller,
 ) -> None:

@@ -43,9 +43,9 @@ REPORTS = query_reports(exponential_batches(12, 40))
     ],
 )
 def test_every_error_is_a_problem_document(
-    controller: Controller, method: str, path: str, status: int
+    untouched: Controller, method: str, path: str, status: int
 ) -> None:
-    answer = controller.http.request(method, path)
+    answer = untouched.http.request(method, path)
     body = answer.json()
     assert answer.status_code == body["status"] == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -56,11 +56,11 @@ def test_every_error_is_a_problem_document(
 
 
 @pytest.mark.parametrize("name", ["%20a", "a%0Ab", "%2E%2E", "a%00", "x" * 201])
-def test_a_name_that_cannot_be_part_of_a_path_is_refused(controller: Controller, name: str) -> None:
-    answer = controller.http.put(f"/v1/jobs/{name}/streams/s/slo", json={"target_ppm": 900_000})
+def test_a_name_that_cannot_be_part_of_a_path_is_refused(untouched: Controller, name: str) -> None:
+    answer = untouched.http.put(f"/v1/jobs/{name}/streams/s/slo", json={"target_ppm": 900_000})
     assert answer.status_code in {404, 422}
     assert answer.headers["content-type"] == "application/problem+json"
-    assert controller.http.get("/v1/fleet").json()["streams"] == []
+    assert untouched.http.get("/v1/fleet").json()["streams"] == []
 
 
 def test_a_slash_in_a_name_is_refused_with_a_sentence_even_encoded(controller: Controller) -> None:
@@ -91,9 +91,9 @@ def test_an_action_on_a_stream_is_not_part_of_its_name(controller: Controller) -
     ],
 )
 def test_a_method_that_a_path_does_not_know_is_answered_with_all_that_it_knows(
-    controller: Controller, path: str, methods: str
+    untouched: Controller, path: str, methods: str
 ) -> None:
-    answer = controller.http.options(path)
+    answer = untouched.http.options(path)
     assert answer.status_code == 405
     assert sorted(answer.headers["allow"].split(", ")) == methods.split(", ")
 
@@ -216,6 +216,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
         yield controller.http.get("/openapi.json").json()
 
 
+@pytest.mark.slow
 def test_the_committed_document_is_the_generated_one(controller: Controller) -> None:
     committed = Path(tidemark.controller.__path__[0]) / "openapi.json"
     assert committed.read_text() == as_text(controller.app), "run: make docs"

@@ -278,12 +278,12 @@ def test_a_pin_is_set_read_listed_and_taken_away(
     ids=str,
 )
 def test_a_pin_without_a_reason_or_a_bound_is_rejected(
-    controller: Controller, body: dict[str, Any], pointer: str
+    untouched: Controller, body: dict[str, Any], pointer: str
 ) -> None:
-    answer = controller.http.put(FLEET_PIN, json=body)
+    answer = untouched.http.put(FLEET_PIN, json=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == pointer
-    assert controller.http.get("/v1/pins").json()["pins"] == []
+    assert untouched.http.get("/v1/pins").json()["pins"] == []
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

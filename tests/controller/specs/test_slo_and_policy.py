@@ -52,14 +52,14 @@ def test_an_slo_reads_back_as_it_was_set_with_its_defaults(controller: Controlle
     ids=str,
 )
 def test_a_bad_slo_is_refused_with_a_clear_sentence(
-    controller: Controller, body: dict[str, Any], pointer: str, sentence: str
+    untouched: Controller, body: dict[str, Any], pointer: str, sentence: str
 ) -> None:
-    answer = controller.put("/slo", body)
+    answer = untouched.put("/slo", body)
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["pointer"] == pointer
     assert sentence in error["detail"]
-    assert controller.get("/slo").status_code == 404
+    assert untouched.get("/slo").status_code == 404
 
 
 @pytest.mark.parametrize("what", ["slo", "policy"])

@@ -83,6 +83,7 @@ def a_day_of(rows: int, day: int) -> list[Observation]:
     return [seen_rows(round((day + n / rows) * DAY_US), [-SECOND]) for n in range(rows)]
 
 
+@pytest.mark.slow
 def test_where_the_slo_leaves_the_horizon_open_it_grows_until_there_is_evidence_enough() -> None:
     """A feed of 350 rows a day never has the 417 events in a day that certify 99 %."""
     feed = [seen for day in range(5) for seen in a_day_of(350, day)]

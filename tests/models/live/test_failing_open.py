@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
@@ -35,7 +36,9 @@ def ran(stream: FastStream, batches: int, order: Order = ORDER) -> Iterator[tupl
         yield behind_us, wanted.reason
 
 
+@functools.cache
 def learned_by(batches: int = 60) -> Learned:
+    """Return what a policy has learned in so many batches; made when a test asks, not when it is collected."""
     stream = FastStream(TEN_SECONDS)
     list(ran(stream, batches))
     learned = stream.policy.learned()
@@ -43,23 +46,23 @@ def learned_by(batches: int = 60) -> Learned:
     return learned
 
 
-LEARNED = learned_by()
-
-
 def poisoned(name: str, value: float) -> Learned:
     """Return what was learned with one array full of a value."""
-    array = LEARNED.arrays[name]
+    learned = learned_by()
+    array = learned.arrays[name]
     spoiled = np.full(array.shape, value).astype(array.dtype)
-    return replace(LEARNED, arrays=LEARNED.arrays | {name: spoiled})
+    return replace(learned, arrays=learned.arrays | {name: spoiled})
 
 
-POISON = poisoned("rules.stragglers.rows", 1e37)
-"""Each number can be counted with, and their sum cannot."""
+def poison() -> Learned:
+    """Return what was learned, with numbers each of which can be counted with, and their sum cannot."""
+    return poisoned("rules.stragglers.rows", 1e37)
 
 
+@pytest.mark.slow
 def test_the_bound_decides_and_the_reason_names_the_error_until_another_policy_knows_enough() -> None:
     stream = FastStream(TEN_SECONDS)
-    stream.policy.resume(POISON)
+    stream.policy.resume(poison())
     found = list(ran(stream, 400))
     by_bound = [reason.startswith("the live policy failed") for _, reason in found]
     taken_over = by_bound.index(False)
@@ -77,7 +80,7 @@ def test_the_bound_decides_and_the_reason_names_the_error_until_another_policy_k
 
 def test_what_a_policy_that_failed_had_learned_is_kept_once_and_nothing_of_it_is_resumed() -> None:
     stream = FastStream(TEN_SECONDS)
-    stream.policy.resume(POISON)
+    stream.policy.resume(poison())
     list(ran(stream, 3))
     unusable, learned = stream.policy.own.take_unusable(), stream.policy.learned()
 
@@ -94,14 +97,14 @@ def test_what_a_policy_that_failed_had_learned_is_kept_once_and_nothing_of_it_is
 
 def test_without_a_target_there_is_no_policy_that_could_fail() -> None:
     stream = FastStream(TEN_SECONDS)
-    stream.policy.resume(POISON)
+    stream.policy.resume(poison())
     list(ran(stream, 3))
     list(ran(stream, 1, replace(ORDER, target_ppm=None)))
     assert stream.policy.own.failure is None
 
 
 @given(
-    st.sampled_from(sorted(LEARNED.arrays)),
+    st.deferred(lambda: st.sampled_from(sorted(learned_by().arrays))),
     st.sampled_from([0.0, -1.0, 1e-300, 1e18, -1e18, 1e37, 1e300, -1e300]),
 )
 @pytest.mark.filterwarnings("ignore:.*encountered in cast:RuntimeWarning")

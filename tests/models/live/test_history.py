@@ -45,10 +45,17 @@ def arrays_of(given: tuple[Report, ...], setup: Setup = SETUP) -> Arrays:
     return learned.arrays
 
 
+@cache
+def taught() -> Arrays:
+    """Return what the reports of the steady stream teach."""
+    return arrays_of(reports())
+
+
 def anew(stream: FastStream) -> Setup | None:
     return stream.policy.begun_anew
 
 
+@pytest.mark.slow
 def test_reports_teach_what_the_job_would_have_learned_in_live_but_for_the_account_which_is_even() -> None:
     policy = FastPolicy(TEN_SECONDS, CEILING_US)
     for report in reports():
@@ -75,7 +82,7 @@ def test_what_was_lost_under_the_bounds_of_the_time_is_not_the_policys_debt() ->
     """Reports say by which watermark rows were late; a tap counts before they are dropped."""
     lossy = tuple(replace(report, late_watermark_ms=report.started_us // 1_000) for report in reports())
     found = arrays_of(lossy)
-    for name, array in arrays_of(reports()).items():
+    for name, array in taught().items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
@@ -98,7 +105,7 @@ def test_reports_of_another_operator_and_those_that_judge_no_row_teach_nothing()
     assert learned_from((*other, *unjudged), SETUP, CEILING_US) is None
     assert learned_from((), SETUP, CEILING_US) is None
     mixed = arrays_of((*other, *reports(), *unjudged))
-    np.testing.assert_array_equal(mixed["rules.late"], arrays_of(reports())["rules.late"])
+    np.testing.assert_array_equal(mixed["rules.late"], taught()["rules.late"])
 
 
 def test_a_policy_that_has_begun_anew_goes_on_with_what_the_reports_show_in_place_of_its_own() -> None:

@@ -45,6 +45,7 @@ def resumed(**given: int) -> FastStream:
     return stream
 
 
+@pytest.mark.slow
 def test_the_first_decision_after_a_restart_is_made_by_what_was_known_before() -> None:
     stream, dice = resumed(), Random(2)
     stream.batch(rows_at(stream.now_us, dice), ORDER)

@@ -228,6 +228,7 @@ def test_the_age_at_which_a_cheap_wait_closes_admits_the_rows_it_waits_for(lag: 
     assert (recent[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
 
 
+@pytest.mark.slow
 def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None:
     """The same rows in windows of 10 s, with triggers of 1 s and of 200 ms: each rule closes at about the same age."""
     dice = np.random.default_rng(7)

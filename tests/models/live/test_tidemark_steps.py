@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tidemark.models.live.defaults import FUTURE_COHORTS
 from tidemark.models.live.policy import Observation
@@ -24,6 +25,7 @@ def decided(policy: Tidemark, seen: Observation) -> int:
     return -1 if found is None else found
 
 
+@pytest.mark.slow
 def test_the_watermark_never_goes_back_though_the_rule_that_is_followed_wants_a_lower_one() -> None:
     """A job cannot take it back: Spark ignores a lower one, and the policy would count by what is not in force."""
     policy = Tidemark(setup())

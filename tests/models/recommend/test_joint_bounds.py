@@ -45,6 +45,7 @@ def lost_share(streams: JoinedStreams, bounds_ms: tuple[int, ...], needs: JointN
     return sum(float(some / every) for some, every in zip(late, rows, strict=True))
 
 
+@pytest.mark.slow
 @given(joined_streams(), st.sampled_from([900_000, 990_000]))
 def test_the_slo_holds_whenever_one_common_bound_meets_it_and_the_state_is_never_more(
     streams: JoinedStreams, target_ppm: int

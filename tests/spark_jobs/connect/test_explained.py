@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.spark_jobs.connect.query import Explained, read_explained
+from tidemark.spark_jobs.connect.explained import Explained, read_explained
 
 STATE = (
     "state info [ checkpoint = file:/jobs/a, b/state, runId = c93a1926, opId = 0, ver = 4, numPartitions = 1]"

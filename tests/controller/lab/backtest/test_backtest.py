@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from tidemark.controller.lab.traces import format as trace_format
 from tidemark.controller.lab.traces.format import Trace, read_trace, write_trace
@@ -22,6 +22,7 @@ from tidemark.models.backtest.catalogue import policy_forms, policy_names
 from tidemark.models.base.operators import sliding, tumbling
 
 from support.docs import document_with
+from support.laboratory import Command
 from support.soak import with_soak
 from support.streams import SECOND
 
@@ -51,27 +52,16 @@ FIELDS = [
     "clairvoyant_latency_us",
 ]
 
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["backtest", *(str(argument) for argument in arguments)])
-
-
-def said(*arguments: str | Path) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+backtest = Command("backtest")
 
 
 def records(*arguments: str | Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(said(*arguments, "-o", "json"))
+    found: list[dict[str, Any]] = json.loads(backtest.said(*arguments, "-o", "json"))
     return found
 
 
 def refused(*arguments: str | Path) -> str:
-    result = run(*arguments, *(() if "--policy" in arguments else ("--policy", "fixed:1s")))
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    (line,) = result.stderr.splitlines()
-    return line
+    return backtest.refused(*arguments, *(() if "--policy" in arguments else ("--policy", "fixed:1s")))
 
 
 def save(path: Path, trace: Trace) -> Path:
@@ -102,7 +92,7 @@ def test_rows_that_no_delay_explains_are_left_out_of_every_policy_and_counted(tm
     event = plain.event_time_us.copy()
     event[::20] //= 1_000
     path = save(tmp_path / "a.parquet", replace(plain, event_time_us=event))
-    result = run(path, "--policy", "fixed-hindsight", "-o", "json")
+    result = backtest.run(path, "--policy", "fixed-hindsight", "-o", "json")
     (record,) = json.loads(result.stdout)
     left = len(plain) - len(event[::20])
     assert (record["rows"], result.stderr.split(" of partitions")[0]) == (
@@ -240,6 +230,7 @@ def test_timeslices_are_judged_by_windows(path: Path) -> None:
     assert not short["meets_target"]
 
 
+@pytest.mark.slow
 def test_all_stands_for_every_policy_and_a_repeated_one_counts_once(path: Path) -> None:
     """So that `all` with one more is no double work."""
     names = [
@@ -278,21 +269,24 @@ def test_the_table_is_whole_when_piped(path: Path) -> None:
     assert " MISSED " in by_policy["fixed:0"]
 
 
+@pytest.mark.slow
 def test_one_sentence_comes_first_and_a_warning_where_the_trace_is_too_short(tmp_path: Path) -> None:
     """Into a pipe with JSON alone the warning goes to standard error."""
     short = save(tmp_path / "short.parquet", fleet(1, 400))
-    sentence, warning, heading, *_ = said(short, "--target", "0.999").splitlines()
+    sentence, warning, heading, *_ = backtest.said(short, "--target", "0.999").splitlines()
     assert sentence.startswith("On this trace Tidemark ")
     assert warning.startswith("warning: this trace is too short to learn from: Tidemark needs ")
     assert heading.startswith(f"{short}: ")
-    result = run(short, "--target", "0.999", "-o", "json")
+    result = backtest.run(short, "--target", "0.999", "-o", "json")
     assert json.loads(result.stdout)
     assert result.stderr.splitlines() == [warning]
 
 
 def test_the_lines_above_the_table_say_what_was_replayed(path: Path) -> None:
     """Trace, size, setup and the two yardsticks."""
-    text = said(path, "--policy", "fixed:1s", "--target", "0.995", "--slide", "5s", "--trigger", "2s")
+    text = backtest.said(
+        path, "--policy", "fixed:1s", "--target", "0.995", "--slide", "5s", "--trigger", "2s"
+    )
     _, first, how, yardsticks, *_ = text.splitlines()
 
     assert first.startswith(f"{path}: {len(fleet(1)):,} rows, 3 partitions, ")
@@ -306,7 +300,7 @@ def test_the_lines_above_the_table_say_what_was_replayed(path: Path) -> None:
 def test_a_table_for_each_trace_follows_the_last(path: Path, tmp_path: Path) -> None:
     """In their order."""
     other = save(tmp_path / "other.parquet", fleet(2))
-    text = said(path, other, "--policy", "fixed:1s")
+    text = backtest.said(path, other, "--policy", "fixed:1s")
     assert 0 <= text.index(f"{path}:") < text.index(f"{other}:")
 
 

@@ -88,6 +88,7 @@ def test_missed(tmp_path: Path) -> None:
     assert re.search(f"; {BEST} needs [0-9.]+ s to meet it.$", sentence)
 
 
+@pytest.mark.slow
 def test_missed_for_the_sake_of_the_latency_cap(tmp_path: Path) -> None:
     sentence, _ = said(straggling(tmp_path / "t", 0.1), "tidemark", latency_cap_us=2 * SECOND)
     assert "misses the target of 99 %, with no window waiting for more than 2 s, and keeps 9" in sentence
@@ -145,6 +146,7 @@ def test_with_restarts_it_says_by_how_much_live_would_help(tmp_path: Path) -> No
     assert "Live" not in said(tmp_path / "step", "max60", mode="restart")[0]
 
 
+@pytest.mark.slow
 def test_where_restarts_keep_the_target_it_says_what_live_would_keep(tmp_path: Path) -> None:
     path = punctual(tmp_path / "even", 600)
     met, _ = said(path, "tidemark", mode="restart")
@@ -152,6 +154,7 @@ def test_where_restarts_keep_the_target_it_says_what_live_would_keep(tmp_path: P
     assert "Live" not in said(path, "max60", mode="restart")[0]
 
 
+@pytest.mark.slow
 def test_a_trace_that_is_too_short_to_learn_from_is_said_to_be(tmp_path: Path) -> None:
     """With what it would take; only where something learns."""
     short, long = punctual(tmp_path / "short", 200), punctual(tmp_path / "long", 600)
@@ -174,6 +177,7 @@ def test_a_policy_that_never_decided_did_not_meet_anything(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.slow
 def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_path: Path) -> None:
     """150 rows a day, polled every 20 minutes: a bound of 0 s keeps them all."""
     poll_us = 1_200 * SECOND
@@ -187,6 +191,7 @@ def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_p
     assert "over the horizon of 1 d: lengthen horizon_ms to 8 d" in short
 
 
+@pytest.mark.slow
 def test_a_target_missed_by_what_was_not_seen_yet_is_said_to_be(tmp_path: Path) -> None:
     """A twentieth of the rows comes once an hour: who decides in the first minutes cannot know."""
     event = even(8 * 3_600, 2)

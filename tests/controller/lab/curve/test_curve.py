@@ -9,36 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from tidemark.controller.lab.traces.format import Trace, write_trace
-from tidemark.controller.tools.cli import app
 from tidemark.models.base.confidence import certified_rank
 from tidemark.models.base.duration import format_about
 
+from support.laboratory import Command
 from support.streams import SECOND, textbook_stream
 
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["curve", *(str(argument) for argument in arguments)])
-
-
-def said(*arguments: str | Path) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+curve = Command("curve")
 
 
 def document(*arguments: str | Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said(*arguments, "--json"))
+    found: dict[str, Any] = json.loads(curve.said(*arguments, "--json"))
     return found
-
-
-def refused(*arguments: str | Path) -> str:
-    result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
-    (line,) = result.stderr.splitlines()
-    return line
 
 
 def table(text: str) -> list[list[str]]:
@@ -77,7 +61,7 @@ TABLE = {
 
 def test_the_table_of_the_textbooks_stream_is_printed_exactly(textbook: Path) -> None:
     """Bound, completeness, late rows, mean emit latency: figure for figure."""
-    rows = table(said(textbook, *BOOK))
+    rows = table(curve.said(textbook, *BOOK))
     assert [tuple(row[:4]) for row in rows] == [
         (f"{bound} s", completeness, str(late), format_about(float(latency) * SECOND))
         for bound, (completeness, late, latency) in TABLE.items()
@@ -86,7 +70,7 @@ def test_the_table_of_the_textbooks_stream_is_printed_exactly(textbook: Path) ->
 
 def test_a_cap_of_12_s_chooses_10_s_and_says_why_5_and_20_fail(textbook: Path) -> None:
     """The choice under the table."""
-    text = said(textbook, *BOOK, "--target", "0.9", "--latency-cap", "12s")
+    text = curve.said(textbook, *BOOK, "--target", "0.9", "--latency-cap", "12s")
     assert "chosen (base latency): 10 s is the smallest bound that admits 94.91 % of the rows" in text
     assert "not 5 s: bound 5 s admits 88.34 % of the rows, the target is 90 %" in text
     assert "not 20 s: bound 20 s has a mean latency of 21.067 s, the cap is 12 s" in text
@@ -95,28 +79,29 @@ def test_a_cap_of_12_s_chooses_10_s_and_says_why_5_and_20_fail(textbook: Path) -
 def test_a_bound_is_chosen_only_on_evidence(tmp_path: Path) -> None:
     """Two rows admit anything, and say next to nothing of those to come."""
     two = save(tmp_path / "two.parquet", [0, 30], [1, 31])
-    assert "not enough evidence: 2 rows; 417 rows are needed to certify 99 %" in said(two)
-    assert "chosen" not in said(two)
-    assert "chosen (base latency): 0 s" in said(two, "--confidence", "none")
-    assert refused(two, "--confidence", "1") == (
+    assert "not enough evidence: 2 rows; 417 rows are needed to certify 99 %" in curve.said(two)
+    assert "chosen" not in curve.said(two)
+    assert "chosen (base latency): 0 s" in curve.said(two, "--confidence", "none")
+    assert curve.refused(two, "--confidence", "1") == (
         "tidemark: --confidence '1' must lie between 0 and 1, both excluded"
     )
 
 
 def test_the_chart_stands_under_the_table_and_names_the_choice(textbook: Path) -> None:
-    text = said(textbook, *BOOK, "--target", "0.9", "--plot")
+    text = curve.said(textbook, *BOOK, "--target", "0.9", "--plot")
     *_, widest, last = text.splitlines()
     assert widest.split()[:2] == ["40", "s"]
     assert last == "late rows by bound; ┊ what the target of 90 % allows; the bound chosen, 10 s"
-    assert text.startswith(said(textbook, *BOOK, "--target", "0.9"))
+    assert text.startswith(curve.said(textbook, *BOOK, "--target", "0.9"))
     assert (
-        refused(textbook, "--plot", "--json") == "tidemark: --plot goes without -o json: it draws for people"
+        curve.refused(textbook, "--plot", "--json")
+        == "tidemark: --plot goes without -o json: it draws for people"
     )
 
 
 def test_where_no_bound_fits_both_constraints_are_named(textbook: Path) -> None:
     """And it is no error: it is what was asked."""
-    text = said(textbook, *BOOK, "--target", "0.95", "--latency-cap", "12")
+    text = curve.said(textbook, *BOOK, "--target", "0.95", "--latency-cap", "12")
     assert "no bound fits: bound 10 s admits 94.91 %" in text
     assert "bound 20 s has a mean latency of 21.067 s" in text
     assert "chosen" not in text
@@ -149,7 +134,7 @@ def test_grace_shows_what_a_window_holds_when_it_is_corrected_for_longer(textboo
     (point,) = document(textbook, *asked)["points"]
     assert [one["grace_us"] // SECOND for one in point["corrected"]] == [0, 5, 15, 30]
     assert [one["late"] for one in point["corrected"]] == [2_331, 1_018, 52, 0]
-    assert table(said(textbook, *asked))[-1] == [
+    assert table(curve.said(textbook, *asked))[-1] == [
         "5 s",
         "88.34 % (2331)",
         "94.91 % (1018)",
@@ -206,7 +191,7 @@ def test_the_operators_differ_as_they_are_defined(tmp_path: Path) -> None:
 def test_operators_without_windows_show_no_latency(tmp_path: Path) -> None:
     """A dash, not 0.00."""
     path = save(tmp_path / "t", [10, 12], [20, 21])
-    assert table(said(path, "--window", "0", "--bounds", "0"))[0][3:5] == ["-", "-"]
+    assert table(curve.said(path, "--window", "0", "--bounds", "0"))[0][3:5] == ["-", "-"]
 
 
 @pytest.mark.parametrize(
@@ -230,7 +215,7 @@ def test_options_that_are_not_valid_are_rejected_in_one_line(
     textbook: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     """Exit code 2, nothing on the standard output."""
-    assert message in refused(textbook, *arguments)
+    assert message in curve.refused(textbook, *arguments)
 
 
 # -- rows that are no evidence -----------------------------------------------------------------------------------
@@ -257,11 +242,11 @@ def seconds_among(path: Path, share_of: int, factor: int = 1_000) -> Path:
 def test_rows_that_no_delay_explains_choose_no_bound(tmp_path: Path, factor: int, dated: str) -> None:
     """Of one producer that wrote seconds a bound of 86,775 days was made."""
     path = seconds_among(tmp_path / "a.parquet", 20, factor)
-    text = said(path)
+    text = curve.said(path)
     assert text.startswith(
         f"left out: 100 rows of partition 'p', 5.00 % of all, are dated {dated} No bound is meant for them\n"
     )
-    result = run(path, "--json")
+    result = curve.run(path, "--json")
     found = json.loads(result.stdout)
     assert found["chosen_bound_us"] < 60 * SECOND
     assert {point["rows"] for point in found["points"]} == {1_900}
@@ -270,7 +255,7 @@ def test_rows_that_no_delay_explains_choose_no_bound(tmp_path: Path, factor: int
 
 def test_a_trace_of_such_rows_alone_is_rejected_with_the_reason(tmp_path: Path) -> None:
     path = seconds_among(tmp_path / "a.parquet", 1)
-    assert refused(path) == (
+    assert curve.refused(path) == (
         f"tidemark: {path}: all 2,000 rows are dated 1970-01-20: seconds read as milliseconds? "
         "Make the trace again with the right --unit"
     )
@@ -282,7 +267,7 @@ def test_rows_of_the_far_future_choose_no_bound_either(tmp_path: Path) -> None:
     arrival = [time + 1 for time in event]
     event[1_000] = 2**60 / SECOND
     path = save(tmp_path / "a.parquet", event, arrival)
-    assert "1 row of partition 'p', 0.05 % of all, is dated in the year 38,504" in said(path)
+    assert "1 row of partition 'p', 0.05 % of all, is dated in the year 38,504" in curve.said(path)
     assert document(path)["chosen_bound_us"] < 60 * SECOND
 
 
@@ -309,7 +294,7 @@ def test_a_trace_of_one_instant_chooses_no_bound_and_says_why(
 
 def test_a_file_that_is_not_a_trace_is_rejected_in_one_line(tmp_path: Path) -> None:
     """With the reason that the format gives."""
-    assert "there is no such file" in refused(tmp_path / "none.parquet")
+    assert "there is no such file" in curve.refused(tmp_path / "none.parquet")
     (tmp_path / "text").write_text("no")
-    assert "not a Parquet file" in refused(tmp_path / "text")
-    assert "the trace has no rows" in refused(save(tmp_path / "empty", [], []))
+    assert "not a Parquet file" in curve.refused(tmp_path / "text")
+    assert "the trace has no rows" in curve.refused(save(tmp_path / "empty", [], []))

@@ -10,50 +10,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from tidemark.controller.lab import traces
 from tidemark.controller.lab.traces import kafka as kafka_module
 from tidemark.controller.lab.traces.format import Trace, read_trace, write_trace
 from tidemark.controller.lab.traces.kafka import read_client_settings
-from tidemark.controller.tools.cli import app
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.demo.kafka_feed import replay_into_topic
 
 from support.kafka import Sent, new_topic, send
+from support.laboratory import trace, trace_refused
 from support.patience import PATIENCE_S
 
 NOON_MS = 1_714_564_800_000
 slow = pytest.mark.slow
 
 
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    """Where the trace is to go, in a folder of its own so that what is left behind is seen."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    return folder / "trace.parquet"
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["trace", *(str(argument) for argument in arguments)])
-
-
 def made(broker: KafkaBroker, topic: str, output: Path, *arguments: str | Path) -> str:
     """Make the trace; return what was said, without the table."""
     named = ("--from", "kafka", "--bootstrap-servers", broker.bootstrap_servers, "--topic", topic)
-    result = run(*named, "-o", output, *arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout.partition("delay max")[2].partition("\n")[2]
-
-
-def refused(output: Path, *arguments: str | Path) -> str:
-    result = run(*arguments, "-o", output)
-    assert result.exit_code == 2, result.output
-    assert list(output.parent.iterdir()) == [], "no output, not even half of one"
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    return line
+    return trace.said(*named, "-o", output, *arguments).partition("delay max")[2].partition("\n")[2]
 
 
 def rows_of(path: Path) -> list[tuple[int, int, str]]:
@@ -145,7 +121,7 @@ def test_a_topic_without_a_readable_row_is_rejected_with_the_reasons(
         (empty, ""),
         (unreadable, "; left out: 2 messages (the value is not JSON: 1; no value (a tombstone): 1)"),
     ):
-        line = refused(
+        line = trace_refused(
             output, "--from", "kafka", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic
         )
         assert line == f"tidemark: topic '{topic}' has no rows to make a trace from{reasons}"
@@ -257,7 +233,7 @@ def test_rows_early_by_less_than_kafka_s_millisecond_are_not_called_early(
 def test_a_topic_that_is_not_there_is_said_and_not_made(kafka: KafkaBroker, output: Path) -> None:
     named = ("--from", "kafka", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", "nowhere")
     for _ in range(2):
-        assert re.match(r"tidemark: topic 'nowhere': .*nknown topic", refused(output, *named))
+        assert re.match(r"tidemark: topic 'nowhere': .*nknown topic", trace_refused(output, *named))
 
 
 # -- without one ---------------------------------------------------------------------------------------------
@@ -270,7 +246,7 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_module, "_REQUEST_SECONDS", 1)  # nobody is there, however long it is asked
-    assert "Kafka at 127.0.0.1:1 does not answer: " in refused(output, *NAMED)
+    assert "Kafka at 127.0.0.1:1 does not answer: " in trace_refused(output, *NAMED)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +267,7 @@ def test_a_kafka_that_does_not_answer_is_said_with_its_address(
     ],
 )
 def test_a_call_that_is_not_valid_is_rejected(output: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert said in refused(output, *arguments)
+    assert said in trace_refused(output, *arguments)
 
 
 def test_settings_of_the_client_come_from_a_properties_file(tmp_path: Path, output: Path) -> None:
@@ -300,11 +276,11 @@ def test_settings_of_the_client_come_from_a_properties_file(tmp_path: Path, outp
     assert read_client_settings(path) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b"}
 
     path.write_text("no.such.setting=1\n")
-    line = refused(output, *NAMED, "--client-settings", path)
+    line = trace_refused(output, *NAMED, "--client-settings", path)
     assert 'No such configuration property: "no.such.setting"' in line
 
     path.write_text("security.protocol\n")
-    assert "line 1 is not name=value" in refused(output, *NAMED, "--client-settings", path)
+    assert "line 1 is not name=value" in trace_refused(output, *NAMED, "--client-settings", path)
 
 
 def test_without_the_client_the_line_says_what_to_install(
@@ -314,6 +290,6 @@ def test_without_the_client_the_line_says_what_to_install(
     monkeypatch.delitem(sys.modules, "tidemark.controller.lab.traces.kafka")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
 
-    assert refused(output, *NAMED) == (
+    assert trace_refused(output, *NAMED) == (
         "tidemark: --from kafka needs confluent-kafka: pip install 'tidemark[kafka]'"
     )

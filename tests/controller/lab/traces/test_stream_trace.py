@@ -100,6 +100,7 @@ def test_a_trace_of_reports_has_the_same_windows_in_the_same_batches(
         assert made.trace.event_time_us[np.array(runs_us) == due].max() == time_us, "the base is exact"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fixed:2s", "tidemark", "max60"])
 def test_a_replay_of_the_reports_loses_the_rows_that_a_replay_of_the_stream_loses(policy: str) -> None:
     trace = synthetic("stationary", 3, rate=100, seconds=600)

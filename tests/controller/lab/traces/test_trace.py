@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from tidemark.controller.lab.traces.format import read_trace
-from tidemark.controller.tools.cli import app
 from tidemark.models.base.text import plural
+
+from support.laboratory import trace, trace_refused
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 NOON_US = 1_714_564_800_000_000
@@ -34,38 +34,15 @@ BY_ARRIVAL = [(0, 1, "b"), (2, 3, "a"), (1, 3, "a")]
 NAMED = ("--event-time", "ts", "--arrival", "seen", "--partition", "device")
 
 
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    """Where the trace is to go, in a folder of its own so that what is left behind is seen."""
-    folder = tmp_path / "out"
-    folder.mkdir()
-    return folder / "trace.parquet"
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["trace", *(str(argument) for argument in arguments)])
-
-
 def made(output: Path, *arguments: str | Path) -> str:
-    result = run(*arguments, "-o", output)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(output: Path, *arguments: str | Path) -> str:
-    result = run(*arguments, "-o", output)
-    assert result.exit_code == 2, result.output
-    assert list(output.parent.iterdir()) == [], "no output, not even half of one"
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    return line
+    return trace.said(*arguments, "-o", output)
 
 
 def rows_of(path: Path) -> list[tuple[float, float, str]]:
     """Return (event, arrival) in seconds after noon and the partition of each row."""
-    trace = read_trace(path)
-    names = [trace.partitions[index] for index in trace.partition]
-    times = zip(trace.event_time_us.tolist(), trace.arrival_time_us.tolist(), names, strict=True)
+    read = read_trace(path)
+    names = [read.partitions[index] for index in read.partition]
+    times = zip(read.event_time_us.tolist(), read.arrival_time_us.tolist(), names, strict=True)
     return [((event - NOON_US) / 1e6, (arrival - NOON_US) / 1e6, name) for event, arrival, name in times]
 
 
@@ -111,7 +88,7 @@ def test_rows_that_arrived_together_keep_their_order_however_many(output: Path, 
 def test_a_format_that_the_name_does_not_show_can_be_given(output: Path, tmp_path: Path) -> None:
     """Logs have all sorts of names."""
     path = write_json(tmp_path / "app.log", ROWS)
-    assert "app.log: the name does not show the format; give --format" in refused(output, path, *NAMED)
+    assert "app.log: the name does not show the format; give --format" in trace_refused(output, path, *NAMED)
     made(output, path, *NAMED, "--format", "json")
     assert rows_of(output) == BY_ARRIVAL
 
@@ -257,14 +234,14 @@ def test_seconds_with_a_fraction_are_rounded_to_the_microsecond(output: Path, tm
 def test_numbers_without_a_unit_are_rejected(output: Path, tmp_path: Path, name: str) -> None:
     """A guessed unit makes delays of fifty years."""
     write = {"a.parquet": write_parquet, "a.csv": write_csv, "a.json": write_json}[name]
-    line = refused(output, write(tmp_path / name, [{"t": 5}]), "--event-time", "t", "--arrival", "t")
+    line = trace_refused(output, write(tmp_path / name, [{"t": 5}]), "--event-time", "t", "--arrival", "t")
     assert line.endswith("column 't' holds numbers: give their unit with --unit s, ms, us or ns")
 
 
 def test_a_unit_that_cannot_be_right_is_rejected(output: Path, tmp_path: Path) -> None:
     """Nanoseconds read as seconds are in a year with eleven digits."""
     path = write_parquet(tmp_path / "a.parquet", [{"t": NOON_US * 1_000}])
-    line = refused(output, path, "--event-time", "t", "--arrival", "t", "--unit", "s")
+    line = trace_refused(output, path, "--event-time", "t", "--arrival", "t", "--unit", "s")
     assert "which is not a time in s: is the unit right?" in line
 
 
@@ -313,7 +290,7 @@ def test_nulls_are_rejected_or_left_out_and_counted(
     path = write(
         tmp_path / ("a.json" if write is write_json else "a.parquet"), [*ROWS, {**ROWS[0], column: None}]
     )
-    line = refused(output, path, *NAMED)
+    line = trace_refused(output, path, *NAMED)
     assert (
         line
         == "tidemark: 1 row without an event time, an arrival or a partition; --skip-nulls leaves such rows out"
@@ -329,7 +306,7 @@ def test_empty_cells_and_missing_keys_and_nan_are_nulls(output: Path, tmp_path: 
     jsons = tmp_path / "b.json"
     jsons.write_text('{"t": 1}\n\n{"x": 5}\n{"t": NaN}\n')
     for path, count in ((csv, 1), (jsons, 2)):
-        assert f"{plural(count, 'row')} without an event time" in refused(
+        assert f"{plural(count, 'row')} without an event time" in trace_refused(
             output, path, "--event-time", "t", "--arrival", "t", "--unit", "s"
         )
 
@@ -342,7 +319,7 @@ def test_only_an_empty_field_of_csv_names_no_partition(output: Path, tmp_path: P
     csv = tmp_path / "a.csv"
     csv.write_text(f"t,region\n1,{name}\n2,\n3,DE\n")
     options = ("--event-time", "t", "--arrival", "t", "--partition", "region", "--unit", "s")
-    assert "1 row without an event time, an arrival or a partition" in refused(output, csv, *options)
+    assert "1 row without an event time, an arrival or a partition" in trace_refused(output, csv, *options)
     assert "left out: 1 row with a null" in made(output, csv, *options, "--skip-nulls")
     assert read_trace(output).partitions == (name, "DE")
 
@@ -421,7 +398,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(
     """For each of the three columns that can be asked for."""
     path = write(tmp_path / name, ROWS)
     for option in ("--event-time", "--arrival", "--partition"):
-        line = refused(output, path, *NAMED, option, "nope")
+        line = trace_refused(output, path, *NAMED, option, "nope")
         assert line == f"tidemark: {path}: there is no column 'nope'; there are: ts, seen, device"
 
 
@@ -453,7 +430,7 @@ def test_json_that_cannot_be_used_is_rejected_where_it_is_wrong(
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("latin-1"))
     unit = ("--unit", "s") if "Infinity" in text else ()
-    line = refused(output, path, "--event-time", "ts", "--arrival", "ts", *unit)
+    line = trace_refused(output, path, "--event-time", "ts", "--arrival", "ts", *unit)
     assert any(part in line for part in said.split("|"))
 
 
@@ -462,7 +439,7 @@ def test_csv_that_cannot_be_used_is_rejected(output: Path, tmp_path: Path, text:
     """In one line."""
     path = tmp_path / "a.csv"
     path.write_text(text)
-    assert str(path) in refused(output, path, "--event-time", "a", "--arrival", "a", "--unit", "s")
+    assert str(path) in trace_refused(output, path, "--event-time", "a", "--arrival", "a", "--unit", "s")
 
 
 def test_two_columns_of_one_name_are_rejected(output: Path, tmp_path: Path) -> None:
@@ -474,7 +451,7 @@ def test_two_columns_of_one_name_are_rejected(output: Path, tmp_path: Path) -> N
     )
     pq.write_table(table, parquet)
     for path in (csv, parquet):
-        line = refused(output, path, *NAMED, "--unit", "s")
+        line = trace_refused(output, path, *NAMED, "--unit", "s")
         assert line == f"tidemark: {path}: 2 columns are named 'ts': rename all but one"
         made(output, path, "--event-time", "seen", "--arrival", "seen", "--unit", "s")
         output.unlink()
@@ -482,7 +459,7 @@ def test_two_columns_of_one_name_are_rejected(output: Path, tmp_path: Path) -> N
 
 def test_two_columns_that_differ_in_case_must_be_named_exactly(output: Path, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", [{**row, "Device": "other"} for row in ROWS])
-    line = refused(output, path, *NAMED[:-1], "DEVICE")
+    line = trace_refused(output, path, *NAMED[:-1], "DEVICE")
     assert line == f"tidemark: {path}: 2 columns are named 'device' and 'Device': rename all but one"
     made(output, path, *NAMED)
     assert rows_of(output) == BY_ARRIVAL
@@ -492,22 +469,24 @@ def test_parquet_that_is_not_valid_is_rejected(output: Path, tmp_path: Path) -> 
     """In one line."""
     path = tmp_path / "a.parquet"
     path.write_text("no")
-    assert f"{path}: not a readable Parquet file" in refused(output, path, *NAMED)
+    assert f"{path}: not a readable Parquet file" in trace_refused(output, path, *NAMED)
 
 
 def test_sources_that_are_not_there_or_empty_are_rejected(output: Path, tmp_path: Path) -> None:
     """The likeliest slips."""
-    assert "nowhere: there is no such file or folder" in refused(output, tmp_path / "nowhere", *NAMED)
+    assert "nowhere: there is no such file or folder" in trace_refused(output, tmp_path / "nowhere", *NAMED)
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "empty: there is no Parquet, JSON or CSV file in the folder" in refused(output, empty, *NAMED)
+    assert "empty: there is no Parquet, JSON or CSV file in the folder" in trace_refused(
+        output, empty, *NAMED
+    )
 
 
 def test_the_arrival_must_come_from_one_place(output: Path, tmp_path: Path) -> None:
     """Neither guessed nor given twice."""
     path = write_json(tmp_path / "a.json", ROWS)
     for arguments in ((), ("--arrival", "seen", "--arrival-from-file-time")):
-        line = refused(output, path, "--event-time", "ts", *arguments)
+        line = trace_refused(output, path, "--event-time", "ts", *arguments)
         assert "either --arrival COLUMN or --arrival-from-file-time" in line
 
 
@@ -515,14 +494,14 @@ def test_the_output_cannot_be_one_of_the_sources(tmp_path: Path) -> None:
     """It would replace what it was made from."""
     path = write_parquet(tmp_path / "a.parquet", ROWS)
     before = path.read_bytes()
-    result = run(path, *NAMED, "-o", path)
+    result = trace.run(path, *NAMED, "-o", path)
     assert (result.exit_code, path.read_bytes()) == (2, before)
     assert "the output is one of the sources" in result.stderr
 
 
 def test_an_output_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     """Its folder is not there."""
-    result = run(write_json(tmp_path / "a.json", ROWS), *NAMED, "-o", tmp_path / "no" / "where.parquet")
+    result = trace.run(write_json(tmp_path / "a.json", ROWS), *NAMED, "-o", tmp_path / "no" / "where.parquet")
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "where.parquet: cannot be written" in result.stderr

@@ -66,6 +66,7 @@ REQUESTS = [
 """Each operation, the query that it is asked with, and what it is about then: a job, a list or the fleet."""
 
 
+@pytest.mark.slow
 def test_each_role_may_do_what_the_table_says_within_its_reach_and_nothing_else(asked: Asked) -> None:
     wrong: list[str] = []
     for operation, query, reach in REQUESTS:
@@ -148,7 +149,7 @@ def test_every_route_of_the_application_is_in_the_table_and_the_table_has_no_oth
 
 
 def test_every_route_that_is_not_documented_is_open_on_purpose(controller: Controller) -> None:
-    documented = set(controller.app.openapi()["paths"])
+    documented = set(controller.http.get("/openapi.json").json()["paths"])
     plain = {
         path
         for route in controller.app.routes

@@ -304,9 +304,9 @@ def test_only_two_live_whoever_makes_them_at_the_same_time(store: Controller) ->
     ],
 )
 def test_a_token_that_makes_no_sense_is_refused_with_a_pointer(
-    controller: Controller, change: dict[str, Any], pointer: str
+    untouched: Controller, change: dict[str, Any], pointer: str
 ) -> None:
-    answer = post(controller, {"name": "root", "role": "admin", **change})
+    answer = post(untouched, {"name": "root", "role": "admin", **change})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == pointer
 

@@ -100,8 +100,8 @@ def test_a_file_of_another_release_is_answered_by_this_ones_and_not_kept(control
         "/page/x/%2fetc/passwd",
     ],
 )
-def test_nothing_but_the_pages_files_is_served(controller: Controller, path: str) -> None:
-    answer = controller.http.get(path)
+def test_nothing_but_the_pages_files_is_served(untouched: Controller, path: str) -> None:
+    answer = untouched.http.get(path)
 
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"

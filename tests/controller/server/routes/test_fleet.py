@@ -12,7 +12,6 @@ import pytest
 from tidemark.controller.base.principal import Grant
 from tidemark.controller.server.access import token_store
 from tidemark.controller.server.access.token_store import NewToken
-from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
 from support.policies import at_once
@@ -35,9 +34,8 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             assert controller.http.put(f"{path}/slo", json={"target_ppm": 900_000}).status_code == 200
             mean_s = SLOW.get((job, stream))
             if mean_s is not None:
-                for report in query_reports(exponential_batches(30, 60, mean_s)):
-                    sent = to_json_object(replace(report, job=job, stream=stream))
-                    assert controller.http.post(f"{path}/reports", json=sent).status_code == 201
+                reports = query_reports(exponential_batches(30, 60, mean_s))
+                controller.report_all(replace(report, job=job, stream=stream) for report in reports)
         controller.tick()
         controller.snapshot()
         yield controller
@@ -141,10 +139,8 @@ def test_silent_streams_come_first_on_every_page_though_more_fall_silent_meanwhi
     controller: Controller,
 ) -> None:
     for number in range(6):
-        path = f"/v1/jobs/job/streams/{number}"
-        for report in query_reports(exponential_batches(30, 60)):
-            sent = to_json_object(replace(report, job="job", stream=str(number)))
-            controller.http.post(f"{path}/reports", json=sent)
+        reports = query_reports(exponential_batches(30, 60))
+        controller.report_all(replace(report, stream=str(number)) for report in reports)
         controller.snapshot()
         # The last ones have reported until now.
         controller.clock.now_us += 4_000_000

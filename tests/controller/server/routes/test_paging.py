@@ -46,7 +46,7 @@ NESTED = cursor_of("[" * 1_400)
 @pytest.mark.parametrize(
     "cursor", ["x", "!!!", "WyJhIl0", "eyJhIjoxfQ", "é", LONE_SURROGATE, NESTED], ids=lambda text: text[:12]
 )
-def test_a_cursor_that_is_not_ours_is_refused(controller: Controller, cursor: str) -> None:
-    answer = controller.http.get("/v1/fleet", params={"cursor": cursor})
+def test_a_cursor_that_is_not_ours_is_refused(untouched: Controller, cursor: str) -> None:
+    answer = untouched.http.get("/v1/fleet", params={"cursor": cursor})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"] == "cursor"

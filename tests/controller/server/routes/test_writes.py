@@ -125,10 +125,10 @@ def test_the_reason_of_a_write_is_in_its_event(either: Controller) -> None:
 
 
 @pytest.mark.parametrize("reason", ["x" * 501, "a%0Ab", "%00"])
-def test_a_reason_that_is_too_long_or_no_line_is_refused(controller: Controller, reason: str) -> None:
-    answer = put(controller, f"/slo?reason={reason}", TARGET)
+def test_a_reason_that_is_too_long_or_no_line_is_refused(untouched: Controller, reason: str) -> None:
+    answer = put(untouched, f"/slo?reason={reason}", TARGET)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "reason")
-    assert controller.get().status_code == 404
+    assert untouched.get().status_code == 404
 
 
 def test_a_pin_for_a_reason_that_cannot_be_stored_is_refused(either: Controller) -> None:

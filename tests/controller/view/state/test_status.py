@@ -46,6 +46,7 @@ def test_too_little_evidence_is_said_and_not_guessed(controller: Controller) -> 
     assert status["evidence"]["rows_needed"] == 5_898
 
 
+@pytest.mark.slow
 def test_the_first_minutes_give_a_number_that_nothing_acts_on_until_there_is_evidence_of_an_hour(
     controller: Controller,
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_first_minutes_give_a_number_that_nothing_acts_on_until_there_is_evi
     assert controller.http.get("/v1/fleet").json()["streams"][0]["provisional_bound"] is None
 
 
+@pytest.mark.slow
 def test_a_side_of_a_join_gets_the_estimate_of_the_join_until_bounds_are_chosen(
     controller: Controller,
 ) -> None:
@@ -223,7 +225,7 @@ def test_before_the_first_watermark_nothing_is_effective(controller: Controller)
 
 
 @pytest.mark.parametrize("path", ["", "/slo", "/policy", "/curve", "/partitions"])
-def test_an_unknown_stream_is_404_where_there_is_nothing_to_say(controller: Controller, path: str) -> None:
-    answer = controller.get(path)
+def test_an_unknown_stream_is_404_where_there_is_nothing_to_say(untouched: Controller, path: str) -> None:
+    answer = untouched.get(path)
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:tidemark:problem:stream-not-found")
     assert answer.json()["instance"] == STREAM + path

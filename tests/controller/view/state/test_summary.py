@@ -109,6 +109,7 @@ def test_what_was_said_of_a_bound_when_it_was_published_is_not_said_of_it_a_quar
     assert silent.startswith("no report for 3 min when this was decided")
 
 
+@pytest.mark.slow
 def test_a_bound_that_is_not_published_yet_gives_no_reason_that_passes(controller: Controller) -> None:
     """The reason is kept until the next generation; what it waits for is the summary's."""
     job = RolledJob(controller)
