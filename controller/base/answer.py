@@ -39,6 +39,13 @@ class OfStream(Answer):
     """Name of the stream."""
 
 
+class Page(Answer):
+    """Base of pages of a list."""
+
+    next_cursor: str | None
+    """Where the next page begins; null on the last."""
+
+
 def share_ppm(part: int, whole: int) -> int | None:
     """Return ``part / whole`` in parts per million, rounded down so that 1,000,000 means all; None of nothing."""
     return part * PPM // whole if whole else None

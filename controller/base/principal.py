@@ -111,6 +111,32 @@ class Grant:
         return any(matches(pattern, job) for pattern in self.jobs)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token, without its text."""
+
+    id: int
+    """Its number."""
+    name: str
+    """Name of its holder; two tokens of one name may be valid at once."""
+    role: Role
+    """Its role."""
+    jobs: tuple[str, ...]
+    """Patterns of job names that it is limited to; * stands for any characters."""
+    created_us: int
+    """When it was made, in microseconds since the epoch."""
+    created_by: str
+    """Who made it."""
+    expires_us: int | None
+    """When it expires, in microseconds since the epoch; null for never."""
+    last_used_us: int | None
+    """When it was last used, to the hour, in microseconds since the epoch; null when it is not known."""
+    revoked_us: int | None
+    """When it was revoked, in microseconds since the epoch; null if it was not."""
+    revoked_by: str | None
+    """Who revoked it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A person or program that calls."""

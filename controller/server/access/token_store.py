@@ -9,16 +9,16 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.statements import insert_into
 from tidemark.controller.base.db.tables import TokenRow
 from tidemark.controller.base.errors import TokenConflictError, TokenNotFoundError
-from tidemark.controller.base.principal import Grant, Role
+from tidemark.controller.base.principal import Grant, Token
 from tidemark.controller.base.token_format import (
     NAME_PATTERN,
     SECRET_BYTES,
@@ -47,20 +47,17 @@ class NewToken:
     """How long it is valid, in microseconds; None: it never expires."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredToken:
-    """A stored token. Times are in microseconds since the epoch; None: it did not happen, or is not known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredToken(Token):
+    """A stored token."""
 
-    id: int
-    name: str
-    grant: Grant
     digest: str
-    created_us: int
-    created_by: str
-    expires_us: int | None
-    last_used_us: int | None
-    revoked_us: int | None
-    revoked_by: str | None
+    """SHA-256 of its text in hex."""
+
+    @property
+    def grant(self) -> Grant:
+        """What it may do."""
+        return Grant(self.role, self.jobs)
 
     def is_live(self, now_us: int) -> bool:
         """Return whether it is valid at that time."""
@@ -217,24 +214,13 @@ def revoke_token(session: Session, token_id: int, by: str, now_us: int) -> Store
 def _recorded(session: Session, token: StoredToken, kind: str, by: str, now_us: int) -> StoredToken:
     """Write down that the token was made or revoked, never the token, and return it."""
     reach = "every job" if token.grant.whole else f"the jobs {', '.join(token.grant.jobs)}"
-    reason = f"token {token.id} of {token.name!r}: role {token.grant.role}, {reach}"
+    reason = f"token {token.id} of {token.name!r}: role {token.role}, {reach}"
     add_event(session, None, now_us, kind=kind, reason=reason, by=by)
     return token
 
 
 def _token(row: TokenRow) -> StoredToken:
-    return StoredToken(
-        id=row.id,
-        name=row.name,
-        grant=Grant(cast("Role", row.role), tuple(json.loads(row.jobs))),
-        digest=row.digest,
-        created_us=row.created_us,
-        created_by=row.created_by,
-        expires_us=row.expires_us,
-        last_used_us=row.last_used_us,
-        revoked_us=row.revoked_us,
-        revoked_by=row.revoked_by,
-    )
+    return made_of(StoredToken, row, jobs=tuple(json.loads(row.jobs)))
 
 
 _log = logging.getLogger(__name__)
@@ -259,7 +245,7 @@ def make(database: Database, new: NewToken, by: str, now_us: int) -> MadeToken:
     token = make_token(new.grant.role, secrets.token_bytes(SECRET_BYTES))
     with database.write() as session:
         stored = add_token(session, new, digest_of(token), by, now_us)
-    _log.info("token %d of %r made for the role %s by %r", stored.id, stored.name, stored.grant.role, by)
+    _log.info("token %d of %r made for the role %s by %r", stored.id, stored.name, stored.role, by)
     return MadeToken(stored, token)
 
 
@@ -287,16 +273,6 @@ def revoke(database: Database, token_id: int, by: str, now_us: int) -> StoredTok
     return ended
 
 
-_RECORD = ("created_us", "created_by", "expires_us", "last_used_us", "revoked_us", "revoked_by")
-
-
-def fields(stored: StoredToken, now_us: int) -> dict[str, Any]:
-    """Return a token's metadata by the API's field names; never the token."""
-    found: dict[str, Any] = {"id": stored.id, "name": stored.name, "role": stored.grant.role}
-    found |= {"jobs": list(stored.grant.jobs), "live": stored.is_live(now_us)}
-    return found | {name: getattr(stored, name) for name in _RECORD}
-
-
 _MAX_CHARACTERS = 1_000
 """Characters read from a file: a token has fewer than 100."""
 
@@ -321,9 +297,7 @@ def take_first_tokens(database: Database, folder: Path | None, now_us: int) -> i
     with database.write() as session:
         stored = add_first_tokens(session, tokens, f"the files in {folder}", now_us)
     for token in stored:
-        _log.info(
-            "token %d of %r taken from %s for the role %s", token.id, token.name, folder, token.grant.role
-        )
+        _log.info("token %d of %r taken from %s for the role %s", token.id, token.name, folder, token.role)
     return len(stored)
 
 

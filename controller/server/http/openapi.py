@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
-from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.answer import Page
 from tidemark.controller.reports.sent_bodies import ReportBody
 from tidemark.controller.server import schemas
 from tidemark.controller.server.http.authorize import need_of
@@ -67,13 +67,11 @@ _BODIES = (
 """What requests bring, and handlers parse themselves."""
 
 
-class ReportBodyPage(Answer):
+class ReportBodyPage(Page):
     """A page of reports as they were sent, those of the newest batches first."""
 
     reports: list[ReportBody]
     """The reports."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 def install(app: FastAPI) -> None:

@@ -9,6 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import TypeAdapter
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.errors import (
     ErrorItem,
     NotAliveError,
@@ -19,7 +20,7 @@ from tidemark.controller.base.errors import (
 from tidemark.controller.base.parse_body import parse_body
 from tidemark.controller.base.principal import Need, Reach, Right
 from tidemark.controller.server.access import token_store
-from tidemark.controller.server.access.token_store import MadeToken, fields, get_token, list_tokens
+from tidemark.controller.server.access.token_store import MadeToken, StoredToken, get_token, list_tokens
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import RotationBody, TokenBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
@@ -57,7 +58,7 @@ def list_all(service: TheService, paging: ThePaging, name: _OfName = None) -> To
         rows = list_tokens(session, after, paging.rows, name)
     page, next_cursor = paging.cut(rows, lambda row: (row.id,))
     now_us = service.clock()
-    return TokenPage(tokens=[TokenAnswer(**fields(row, now_us)) for row in page], next_cursor=next_cursor)
+    return TokenPage(tokens=[_answer(row, now_us) for row in page], next_cursor=next_cursor)
 
 
 @router.post(
@@ -76,7 +77,7 @@ def create(body: JsonBody, service: TheService, principal: ThePrincipal) -> Toke
 def read(token_id: _TokenId, service: TheService) -> TokenAnswer:
     """Return a token's metadata; never the token itself."""
     with service.database.read() as session:
-        return TokenAnswer(**fields(get_token(session, token_id), service.clock()))
+        return _answer(get_token(session, token_id), service.clock())
 
 
 @router.post(
@@ -96,12 +97,16 @@ def revoke(token_id: _TokenId, service: TheService, principal: ThePrincipal) -> 
     """Revoke a token, here at once and on other replicas within seconds; doing it again changes nothing."""
     ended = token_store.revoke(service.database, token_id, principal.name, service.clock())
     service.authenticator.forget()
-    return TokenAnswer(**fields(ended, service.clock()))
+    return _answer(ended, service.clock())
 
 
 def _shown(service: Service, made: MadeToken) -> TokenMade:
     service.authenticator.forget()
-    return TokenMade(**fields(made.stored, service.clock()), token=made.token)
+    return made_of(TokenMade, made.stored, live=True, token=made.token)
+
+
+def _answer(token: StoredToken, now_us: int) -> TokenAnswer:
+    return made_of(TokenAnswer, token, live=token.is_live(now_us))
 
 
 _OverJob = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.base.answer import Answer, OfStream, Page
 from tidemark.models.protocol.messages import Applied, Mode, PublishedAnswer
 from tidemark.models.recommend.promise import Expected
 from tidemark.models.recommend.steps import DecisionStep, StepKind
@@ -20,13 +20,11 @@ class Published(PublishedAnswer):
     """When it was published, in microseconds since the epoch; null before the first generation."""
 
 
-class BoundPage(Answer):
+class BoundPage(Page):
     """A page of generations, the newest first."""
 
     bounds: list[Published]
     """The generations."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class Realised(Answer):
@@ -60,15 +58,13 @@ class Prediction(Expected):
     """How it came out."""
 
 
-class PredictionPage(Answer):
+class PredictionPage(Page):
     """A page of predictions, the newest first."""
 
     predictions: list[Prediction]
     """The predictions."""
     min_rows: int
     """Pairs that must have been judged under a bound before its prediction is scored."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class RecommendationAnswer(Answer):
@@ -111,10 +107,8 @@ class AcknowledgementFacts(Applied):
     """When it came, in microseconds since the epoch."""
 
 
-class AcknowledgementPage(Answer):
+class AcknowledgementPage(Page):
     """A page of acknowledgements, those applied last first."""
 
     acknowledgements: list[AcknowledgementFacts]
     """The acknowledgements."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.base.answer import Answer, OfStream, Page
 from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 from tidemark.models.protocol.messages import Mode
@@ -104,7 +104,7 @@ class Narrowing(Answer):
     """How many may be; the next ones wait for their turn."""
 
 
-class FleetPage(Answer):
+class FleetPage(Page):
     """A page of the fleet: silent streams first, then the smallest budget left, streams of unknown budget last."""
 
     streams: list[FleetStream]
@@ -113,8 +113,6 @@ class FleetPage(Answer):
     """All streams in reach, on this page or not."""
     narrowing: Narrowing
     """The fleet's limit on narrowing."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class JobCondition(Condition):
@@ -153,13 +151,11 @@ class JobSummary(Answer):
     """The worst condition of any of them; null without any."""
 
 
-class JobPage(Answer):
+class JobPage(Page):
     """A page of jobs, by name."""
 
     jobs: list[JobSummary]
     """The jobs."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class JobStatus(JobSummary):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.answer import Answer, Page
 from tidemark.models.specs.slo import JoinSlo
 
 
@@ -81,10 +81,8 @@ class NamedJoin(JoinAnswer):
     """Name of the join."""
 
 
-class JoinPage(Answer):
+class JoinPage(Page):
     """A page of joins, by name."""
 
     joins: list[NamedJoin]
     """The joins."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.base.answer import Answer, OfStream, Page
 from tidemark.models.evidence.losses import CountedUpTo, LossTotals, ValueLoss
 from tidemark.models.protocol.messages import PartitionState
 
@@ -50,7 +50,7 @@ class Partition(Answer):
     """What a skewed one costs, as a sentence; null unless it is skewed."""
 
 
-class PartitionPage(Answer):
+class PartitionPage(Page):
     """A page of partitions, by name."""
 
     partitions: list[Partition]
@@ -60,8 +60,6 @@ class PartitionPage(Answer):
     bound_ms: int | None
     """The bound that all partitions need together to certify that share, in milliseconds, before any rounding, guard
     rail or limit; ``without_bound_ms`` and ``costs_ms`` are compared with it; null without enough evidence."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class LostAnswer(OfStream):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.answer import Answer, Page
 from tidemark.models.specs.pin import StoredPin
 
 
@@ -39,10 +39,8 @@ class PinAnswer(StoredPin):
     """Whether it was a dry run: then nothing was changed, and this is what the write would do."""
 
 
-class PinPage(Answer):
+class PinPage(Page):
     """A page of pins: the fleet's, then by job and stream."""
 
     pins: list[StoredPin]
     """The pins."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.answer import Answer, Page
 from tidemark.controller.server.schemas.streams import MissingRange
 from tidemark.models.protocol.late_policy import LatePolicy
 
@@ -66,13 +66,11 @@ class ReportSummary(Answer):
     """Reports that the driver had dropped by then, in this run."""
 
 
-class ReportPage(Answer):
+class ReportPage(Page):
     """A page of reports, those of the newest batches first."""
 
     reports: list[ReportSummary]
     """The reports."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class MissingBatches(Answer):

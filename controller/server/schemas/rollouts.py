@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.controller.base.answer import Answer
+from tidemark.controller.base.answer import Answer, Page
 from tidemark.models.rollout.states import Act, Rollout
 
 
@@ -21,13 +21,11 @@ class RolloutAnswer(Rollout):
     """The actions that it allows now."""
 
 
-class RolloutPage(Answer):
+class RolloutPage(Page):
     """A page of rollouts, the newest first."""
 
     rollouts: list[RolloutAnswer]
     """The rollouts."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 class EventEvidence(Answer):
@@ -70,13 +68,11 @@ class Event(Answer):
     """What it rests on."""
 
 
-class EventPage(Answer):
+class EventPage(Page):
     """A page of events, the newest first."""
 
     events: list[Event]
     """The events."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

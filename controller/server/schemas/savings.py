@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.controller.base.answer import Answer, OfStream
+from tidemark.controller.base.answer import Answer, OfStream, Page
 from tidemark.models.recommend.savings import Figures, Savings, Total
 
 
@@ -36,12 +36,10 @@ class SavingsTotals(Answer):
     """Memory of the state, in bytes."""
 
 
-class SavingsPage(Answer):
+class SavingsPage(Page):
     """A page of what the fleet would save: streams that lose rows first, then those that save most."""
 
     streams: list[SavingsOfStream]
     """The streams."""
     totals: SavingsTotals
     """All streams in reach, on this page or not."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""

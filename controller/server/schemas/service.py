@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.controller.base.answer import Answer
-from tidemark.controller.base.principal import Right, Role
+from tidemark.controller.base.answer import Answer, Page
+from tidemark.controller.base.principal import Right, Role, Token
 
 
 class ProblemItem(Answer):
@@ -69,33 +70,15 @@ class Caller(Answer):
     """Rights over the job of the request, or without one over the whole fleet."""
 
 
-class TokenAnswer(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenAnswer(Token):
     """Metadata of a token, without its text."""
 
-    id: int
-    """Its number."""
-    name: str
-    """Name of its holder; two tokens of one name may be valid at once."""
-    role: Role
-    """Its role."""
-    jobs: list[str]
-    """Patterns of job names that it is limited to; * stands for any characters."""
     live: bool
     """Whether it is valid now."""
-    created_us: int
-    """When it was made, in microseconds since the epoch."""
-    created_by: str
-    """Who made it."""
-    expires_us: int | None
-    """When it expires, in microseconds since the epoch; null for never."""
-    last_used_us: int | None
-    """When it was last used, to the hour, in microseconds since the epoch; null when it is not known."""
-    revoked_us: int | None
-    """When it was revoked, in microseconds since the epoch; null if it was not."""
-    revoked_by: str | None
-    """Who revoked it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenMade(TokenAnswer):
     """A new token."""
 
@@ -103,10 +86,8 @@ class TokenMade(TokenAnswer):
     """The token itself, shown here and never again."""
 
 
-class TokenPage(Answer):
+class TokenPage(Page):
     """A page of tokens by number."""
 
     tokens: list[TokenAnswer]
     """The tokens."""
-    next_cursor: str | None
-    """Where the next page begins; null on the last."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.clock import system_clock
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.parse_body import parse_body
@@ -31,7 +32,7 @@ def create_in_store(database_url: str, body: dict[str, Any]) -> tuple[TokenMade,
         with database.read() as session:
             first = not token_store.list_tokens(session, 0, 1, None)
         made = token_store.make(database, new, f"{_user()} at the store", system_clock())
-    return TokenMade(**token_store.fields(made.stored, system_clock()), token=made.token), first
+    return made_of(TokenMade, made.stored, live=True, token=made.token), first
 
 
 def _user() -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import UniqueConstraint
-from sqlalchemy.orm import Mapped
+from sqlalchemy import String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
 
-from tidemark.controller.base.db.tables.columns import Base, Id, Identifier, Long, Name, Whole, Word
+from tidemark.controller.base.db.tables.columns import Base, Id, Identifier, Long, Name, Whole
+from tidemark.controller.base.principal import Role
 
 
 class TokenRow(Base):
@@ -18,7 +19,7 @@ class TokenRow(Base):
     name: Mapped[Identifier]
     slot: Mapped[Whole | None]
     """1 or 2 while it is valid, null afterwards: at most two tokens of one name, even when made at the same time."""
-    role: Mapped[Word]
+    role: Mapped[Role] = mapped_column(String(20))
     jobs: Mapped[Long]
     """Patterns on job names as a JSON array."""
     digest: Mapped[Identifier]
