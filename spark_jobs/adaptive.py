@@ -121,19 +121,19 @@ def adaptive_watermark(
             ``close_at_end`` or no windows.
         NotImplementedError: over Spark Connect with ``late``, or before PySpark 4.0.
     """
-    given = {
+    of_call = {
         name: value
         for name, value in locals().items()
         if name in SETTINGS and value is not UNSET and (value is not None or SETTINGS[name].rule.fits(None))
     }
     no_conf: dict[str, str] = {}
-    Wishes(no_conf.get).first_that_fits(lambda settings: _check(settings, operator, late), given)
+    Wishes(no_conf.get).first_that_fits(lambda settings: _check(settings, operator, late), of_call)
 
     def transform(df: DataFrame) -> DataFrame:
         conf = conf_of(df.sparkSession)
-        name = given.get("stream") or Wishes(conf).get("stream") or SETTINGS["stream"].default
+        name = of_call.get("stream") or Wishes(conf).get("stream") or SETTINGS["stream"].default
         return Wishes(conf, str(name)).first_that_fits(
-            lambda settings: watched(df, event_time, settings, operator, late=late, sink=sink), given
+            lambda settings: watched(df, event_time, settings, operator, late=late, sink=sink), of_call
         )
 
     return transform

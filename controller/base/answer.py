@@ -19,15 +19,15 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def of(cls, source: object, **given: Any) -> Self:
-        """Return the answer with the fields ``given``, and all others from the attributes of ``source``."""
-        return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in given}, **given)
+    def of(cls, source: object, **named: Any) -> Self:
+        """Return the answer with the fields ``named``, and all others from the attributes of ``source``."""
+        return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in named}, **named)
 
 
-def made_of(kind: Callable[..., T], source: object, **given: Any) -> T:
-    """Return the dataclass ``kind`` with the fields ``given``, and all others from the attributes of ``source``."""
-    names = (field.name for field in fields(cast("Any", kind)) if field.name not in given)
-    return kind(**{name: getattr(source, name) for name in names}, **given)
+def made_of(kind: Callable[..., T], source: object, **named: Any) -> T:
+    """Return the dataclass ``kind`` with the fields ``named``, and all others from the attributes of ``source``."""
+    names = (field.name for field in fields(cast("Any", kind)) if field.name not in named)
+    return kind(**{name: getattr(source, name) for name in names}, **named)
 
 
 class OfStream(Answer):

@@ -94,10 +94,10 @@ class LimitedRuns:
         Raises:
             GivenUpError: when it takes too long.
         """
-        self._left = {each: left for each, left in self._left.items() if not left.done()}
+        self._left = {what: left for what, left in self._left.items() if not left.done()}
         while len(self._left) >= MAX_LEFT:
             wait(self._left.values(), return_when="FIRST_COMPLETED")
-            self._left = {each: left for each, left in self._left.items() if not left.done()}
+            self._left = {what: left for what, left in self._left.items() if not left.done()}
         given_up = threading.Event()
 
         def go_on() -> None:

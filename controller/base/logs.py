@@ -124,17 +124,17 @@ class _Aside(io.StringIO):
             time.sleep(_DRAIN_SECONDS / 100)
 
     def _run(self) -> None:
-        said = 0
+        reported = 0
         while True:
             text = self._waiting.get()
             with suppress(OSError, ValueError):
                 self._stream.write(text)
                 self._stream.flush()
             self._waiting.task_done()
-            if self._left_out > said and self._waiting.empty():
-                said = self._left_out
+            if self._left_out > reported and self._waiting.empty():
+                reported = self._left_out
                 # The number is part of the text: each of these lines is another one.
-                _log.warning(f"nobody took the log: {said} lines were left out since the start")
+                _log.warning(f"nobody took the log: {reported} lines were left out since the start")
 
 
 _Kind = tuple[object, ...]

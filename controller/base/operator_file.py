@@ -84,9 +84,9 @@ def _read(what: str, name: str, table: object, read: Callable[[Mapping[str, Any]
         _NAME.validate_python(name)
         return read(table if isinstance(table, Mapping) else {})
     except ValidationError as error:
-        found = error.errors()[0]
-        where = "".join(f".{part}" for part in found["loc"][:1])
-        raise ValueError(f"{what} {name!r}{where}: {sentence(found, repeat=False)}") from None
+        fault = error.errors()[0]
+        where = "".join(f".{part}" for part in fault["loc"][:1])
+        raise ValueError(f"{what} {name!r}{where}: {sentence(fault, repeat=False)}") from None
     except ValueError as error:
         raise ValueError(f"{what} {name!r}: {error}") from None
 
@@ -187,11 +187,11 @@ class Destination(Called):
 
     @model_validator(mode="after")
     def _can_match(self) -> Self:
-        for name, known in _KNOWN.items():
-            unknown = sorted(set(self.match.get(name, ())) - known)
+        for name, allowed in _KNOWN.items():
+            unknown = sorted(set(self.match.get(name, ())) - allowed)
             if unknown:
                 raise ValueError(
-                    f"no alert has the {name} {unknown[0]!r}; there are {', '.join(sorted(known))}"
+                    f"no alert has the {name} {unknown[0]!r}; there are {', '.join(sorted(allowed))}"
                 )
         return self
 
@@ -236,8 +236,8 @@ def destinations_of(
         for alert in ALERTS
         if alert.notified
     ]
-    used = {name for _, found in by_alert for name in found}
+    used = {name for _, some in by_alert for name in some}
     return (
         [name for name in destinations if name in used],
-        list(dict.fromkeys(alert for alert, found in by_alert if not found)),
+        list(dict.fromkeys(alert for alert, some in by_alert if not some)),
     )

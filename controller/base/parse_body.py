@@ -26,13 +26,13 @@ _SAYS_FIELD = re.compile(r"[a-z_]+\b")
 """The first word of a message of the wire types; often the field that it is about."""
 
 
-def parse_body(adapter: TypeAdapter[T], body: bytes, known: Collection[str] | None = None) -> T:
+def parse_body(adapter: TypeAdapter[T], body: bytes, names: Collection[str] | None = None) -> T:
     """Parse and validate a JSON body.
 
     Args:
         adapter: what it must be.
         body: the JSON.
-        known: names of the fields that it may have, for the one that has another; None for those of the schema.
+        names: names of the fields that it may have, for the one that has another; None for those of the schema.
 
     Raises:
         MalformedBodyError: when it is not JSON.
@@ -41,24 +41,24 @@ def parse_body(adapter: TypeAdapter[T], body: bytes, known: Collection[str] | No
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-    if known is None and any(one["type"] in UNKNOWN_FIELD for one in found):
-        known = _fields(adapter)
-    raise problem_of(found, body, known or ())
+        errors = error.errors(include_url=False)
+    if names is None and any(one["type"] in UNKNOWN_FIELD for one in errors):
+        names = _fields(adapter)
+    raise problem_of(errors, body, names or ())
 
 
 def problem_of(
-    found: list[ErrorDetails], body: bytes, known: Collection[str] = ()
+    errors: list[ErrorDetails], body: bytes, names: Collection[str] = ()
 ) -> MalformedBodyError | InvalidBodyError:
-    """Return the problem with ``body`` in which pydantic ``found`` these errors, one at least."""
-    if found[0]["type"] == "json_invalid":
+    """Return the problem with ``body`` in which pydantic found ``errors``, one at least."""
+    if errors[0]["type"] == "json_invalid":
         if not body.strip():
             return MalformedBodyError("the body is empty; send JSON")
-        return MalformedBodyError(f"the body is not JSON: {json_problem(found[0]['msg'])}")
+        return MalformedBodyError(f"the body is not JSON: {json_problem(errors[0]['msg'])}")
     # What is missing is often what stands there under another name.
-    found = sorted(found, key=lambda one: one["type"] not in UNKNOWN_FIELD)
+    errors = sorted(errors, key=lambda one: one["type"] not in UNKNOWN_FIELD)
     document = from_json(body) if len(body) <= MAX_REPEATED_BYTES else _NOWHERE
-    return invalid_body(error_items(found[:MAX_ERRORS], document, known), more=len(found) - 1)
+    return invalid_body(error_items(errors[:MAX_ERRORS], document, names), more=len(errors) - 1)
 
 
 def invalid_body(errors: tuple[ErrorItem, ...], *, more: int | None = None) -> InvalidBodyError:
@@ -69,10 +69,10 @@ def invalid_body(errors: tuple[ErrorItem, ...], *, more: int | None = None) -> I
 
 
 def error_items(
-    answer: list[ErrorDetails], document: object, known: Collection[str] = ()
+    answer: list[ErrorDetails], document: object, names: Collection[str] = ()
 ) -> tuple[ErrorItem, ...]:
     """Return the errors that pydantic found in ``document``, with JSON pointers into it."""
-    return tuple(_item(error, document, known) for error in answer)
+    return tuple(_item(error, document, names) for error in answer)
 
 
 def _fields(adapter: TypeAdapter[Any]) -> Collection[str]:
@@ -81,9 +81,9 @@ def _fields(adapter: TypeAdapter[Any]) -> Collection[str]:
     return frozenset(schema.get("properties", ()))
 
 
-def _item(error: ErrorDetails, document: object, known: Collection[str]) -> ErrorItem:
+def _item(error: ErrorDetails, document: object, names: Collection[str]) -> ErrorItem:
     # The names of the outermost fields alone are known.
-    detail = sentence(error, known if len(error["loc"]) == 1 else ())
+    detail = sentence(error, names if len(error["loc"]) == 1 else ())
     path: list[str] = []
     here = document
     for position, part in enumerate(error["loc"]):

@@ -76,10 +76,10 @@ def matches(pattern: str, job: str) -> bool:
     position = len(first)
     for part in middle:
         # The leftmost match leaves most room for the next parts.
-        found = job.find(part, position, end)
-        if found < 0:
+        at = job.find(part, position, end)
+        if at < 0:
             return False
-        position = found + len(part)
+        position = at + len(part)
     return True
 
 
@@ -257,15 +257,15 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     Raises:
         ValueError: when one of them is neither.
     """
-    found = []
+    networks = []
     for part in _parts(text):
         try:
-            found.append(ipaddress.ip_network(part))
+            networks.append(ipaddress.ip_network(part))
         except ValueError:
             raise ValueError(
                 f"{part!r} is neither an address nor a network; write 10.1.2.3 or 10.1.0.0/16"
             ) from None
-    return tuple(found)
+    return tuple(networks)
 
 
 def parse_group_grants(text: str) -> tuple[GroupGrant, ...]:
@@ -274,7 +274,7 @@ def parse_group_grants(text: str) -> tuple[GroupGrant, ...]:
     Raises:
         ValueError: when a part is not ``group=role`` or ``group=role:pattern``.
     """
-    found = []
+    grants = []
     for part in _parts(text):
         group, equals, granted = part.rpartition("=")
         role, colon, pattern = granted.partition(":")
@@ -286,8 +286,8 @@ def parse_group_grants(text: str) -> tuple[GroupGrant, ...]:
         problem = pattern_problem(jobs)
         if problem is not None:
             raise ValueError(f"{part!r}: {problem}")
-        found.append(GroupGrant(group.strip(), Grant(cast("Role", role.strip()), (jobs,))))
-    return tuple(found)
+        grants.append(GroupGrant(group.strip(), Grant(cast("Role", role.strip()), (jobs,))))
+    return tuple(grants)
 
 
 def _parts(text: str) -> list[str]:

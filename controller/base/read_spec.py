@@ -31,29 +31,29 @@ def parse_spec(kind: type[T], body: bytes) -> T:
         InvalidBodyError: when it is JSON but no such specification, with what was written in each pointer.
     """
     try:
-        given = from_json(body)
+        document = from_json(body)
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
+        document = None
+    if not isinstance(document, dict):
         return parse_body(_adapter(kind), body)
-    return read_spec(kind, given, body)
+    return read_spec(kind, document, body)
 
 
-def read_spec(kind: type[T], given: Mapping[str, Any], body: bytes | None = None) -> T:
+def read_spec(kind: type[T], document: Mapping[str, Any], body: bytes | None = None) -> T:
     """Return the specification that fields say, of which some may be in words.
 
     Args:
         kind: the specification.
-        given: the fields.
+        document: the fields.
         body: the JSON that they were read from, which is validated as it is where nothing is in words.
 
     Raises:
         InvalidBodyError: when they are no such specification, with what was written in each pointer.
     """
-    written = in_words(kind, given)
+    written = in_words(kind, document)
     if written.problems:
         raise invalid_body(tuple(ErrorItem(f"/{name}", text) for name, text in written.problems.items()))
-    if body is None or written.fields != given:
+    if body is None or written.fields != document:
         # What JSON has no type for becomes a text, which no number takes.
         body = json.dumps(written.fields, default=str).encode()
     try:
@@ -70,8 +70,8 @@ def _as_written(kind: type[Any], item: ErrorItem, written: Written) -> ErrorItem
         detail = f"there is no such field; say it in the query, {_IN_QUERY[field]}"
     elif one is not None and field not in written.names and "must be a whole number" in detail:
         detail = f"{detail}; or write {name_in_words(one)}, such as {json.dumps(example_of(one))}"
-    for name, said in written.names.items():
-        detail = re.sub(rf"\b{name}\b", said, detail)
+    for name, word in written.names.items():
+        detail = re.sub(rf"\b{name}\b", word, detail)
     first, slash, rest = field.partition("/")
     return ErrorItem(f"/{written.names.get(first, first)}{slash}{rest}" if first else "", detail)
 

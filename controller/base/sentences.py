@@ -54,37 +54,37 @@ _NOT_BLANK = r"\S"
 """The pattern of a text that is not blank."""
 
 
-def sentence(error: ErrorDetails, known: Collection[str] = (), *, repeat: bool = True) -> str:
+def sentence(error: ErrorDetails, names: Collection[str] = (), *, repeat: bool = True) -> str:
     """Return what is wrong with a value.
 
     Args:
         error: what pydantic found.
-        known: names of the fields there are, where the error is about one that there is not.
+        names: names of the fields there are, where the error is about one that there is not.
         repeat: whether to repeat the value, which must then be no secret.
     """
     kind = error["type"]
     if kind in UNKNOWN_FIELD:
-        return "there is no such field" + did_you_mean(str(error["loc"][-1]), known)
+        return "there is no such field" + did_you_mean(str(error["loc"][-1]), names)
     if kind in {"value_error", "assertion_error"}:
         return error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = _must(kind, error.get("ctx") or {}) or _first_lower(error["msg"])
     value = error.get("input", {})  # a large one is left out
     if not repeat or kind.startswith("missing") or isinstance(value, dict | list):
         return text
-    said = "null" if value is None else repr(value)
-    return f"{text}, not {said if len(said) <= _MAX_VALUE else f'{said[:_MAX_VALUE]}...'}"
+    shown = "null" if value is None else repr(value)
+    return f"{text}, not {shown if len(shown) <= _MAX_VALUE else f'{shown[:_MAX_VALUE]}...'}"
 
 
-def did_you_mean(name: str, known: Collection[str], *, few: int = 6) -> str:
+def did_you_mean(name: str, names: Collection[str], *, few: int = 6) -> str:
     """Return the question for the nearest of the names that there are, or else those names, at most a ``few``."""
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name, names, 1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    if not known:
+    if not names:
         return ""
-    shown = sorted(known)[:few]
-    more = f" and {len(known) - few} more" if len(known) > few else ""
-    return f"; there {'is only' if len(known) == 1 else 'are'} {', '.join(shown)}{more}"
+    shown = sorted(names)[:few]
+    more = f" and {len(names) - few} more" if len(names) > few else ""
+    return f"; there {'is only' if len(names) == 1 else 'are'} {', '.join(shown)}{more}"
 
 
 def _must(kind: str, limits: dict[str, Any]) -> str | None:
@@ -94,8 +94,8 @@ def _must(kind: str, limits: dict[str, Any]) -> str | None:
     if kind in _LENGTHS:
         name, words, one, many = _LENGTHS[kind]
         length = limits.get("actual_length")
-        given = "" if length is None else f", not {length:,}"
-        return f"it must have {words} {plural(limits[name], one, many)}{given}"
+        actual = "" if length is None else f", not {length:,}"
+        return f"it must have {words} {plural(limits[name], one, many)}{actual}"
     if kind in {"literal_error", "enum"}:
         return f"it must be {limits['expected']}"
     if kind == "string_pattern_mismatch":

@@ -284,18 +284,18 @@ class Configuration:
         return f"file {self.file}" if source == "file" else source
 
 
-def load_settings(given: Mapping[str, Any] | None = None, file: Path | None = None) -> Configuration:
+def load_settings(overriding: Mapping[str, Any] | None = None, file: Path | None = None) -> Configuration:
     """Return the settings in force.
 
     Args:
-        given: settings from the command line, which override all others.
+        overriding: settings from the command line, which override all others.
         file: TOML file of settings, which the environment overrides; by default the one that ``TIDEMARK_CONFIG`` names.
 
     Raises:
         ConfigurationError: when the file or the environment has unknown names, the file cannot be read, or a value is
             not valid.
     """
-    given = given or {}
+    overriding = overriding or {}
     _check_names()
     named = os.environ.get(CONFIG_VARIABLE)
     path = file or (Path(named) if named else None)
@@ -303,13 +303,13 @@ def load_settings(given: Mapping[str, Any] | None = None, file: Path | None = No
     environment = {name.upper() for name in os.environ}
     sources: dict[str, Source] = {}
     for name in Settings.model_fields:
-        if name in given:
+        if name in overriding:
             sources[name] = "command line"
         elif _PREFIX + name.upper() in environment:
             sources[name] = "environment"
         else:
             sources[name] = "file" if name in written else "default"
-    values = {name: value for name, value in written.items() if sources[name] == "file"} | dict(given)
+    values = {name: value for name, value in written.items() if sources[name] == "file"} | dict(overriding)
     try:
         return Configuration(Settings(**values), sources, path)
     except ValidationError as error:
@@ -322,47 +322,47 @@ def named_store() -> str | None:
     Raises:
         ConfigurationError: as ``load_settings`` does.
     """
-    found = load_settings()
-    return None if found.sources["database_url"] == "default" else found.settings.database_url
+    configuration = load_settings()
+    return None if configuration.sources["database_url"] == "default" else configuration.settings.database_url
 
 
 def _check_names() -> None:
     """Check that no variable is misspelt: the setting that was meant would silently have its default."""
-    known = {_PREFIX + name.upper() for name in Settings.model_fields}
+    names = {_PREFIX + name.upper() for name in Settings.model_fields}
     for variable, value in sorted((name.upper(), value) for name, value in os.environ.items()):
         ours = variable.startswith(_PREFIX) and not _OTHERS.fullmatch(f"{variable}={value}")
-        if ours and variable not in known:
-            near = difflib.get_close_matches(variable, known, 1, 0)
+        if ours and variable not in names:
+            near = difflib.get_close_matches(variable, names, 1, 0)
             raise ConfigurationError(f"{variable} is not a setting; did you mean {near[0]}?")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"settings file {path}: {error.strerror}") from None
     except RecursionError:
         raise ConfigurationError(f"settings file {path} is nested too deeply") from None
     except ValueError as error:
         raise ConfigurationError(f"settings file {path} is not TOML: {toml_problem(error)}") from None
-    for key in found:
+    for key in values:
         if key not in Settings.model_fields:
             near = difflib.get_close_matches(key, Settings.model_fields, 1, 0)
             raise ConfigurationError(
                 f"settings file {path}: there is no setting {key!r}; the nearest is {near[0]!r}"
             )
-    return found
+    return values
 
 
 def _problem(error: ValidationError, sources: Mapping[str, Source], path: Path | None) -> str:
-    found = error.errors()[0]
+    fault = error.errors()[0]
     # The value is shown below, unless it is a secret.
-    detail = sentence(found, repeat=False)
-    if not found["loc"]:
+    detail = sentence(fault, repeat=False)
+    if not fault["loc"]:
         return detail
-    name = str(found["loc"][0])
+    name = str(fault["loc"][0])
     where = f"settings file {path}: {name}" if sources.get(name) == "file" else _PREFIX + name.upper()
-    value = _MASK if name in SECRETS else repr(found["input"])
+    value = _MASK if name in SECRETS else repr(fault["input"])
     return f"{where} is {value}: {detail}"
 
 

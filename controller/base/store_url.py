@@ -20,8 +20,8 @@ def url_of(text: str) -> URL:
         sqlalchemy.exc.ArgumentError: when it is none.
     """
     if several := _SEVERAL.fullmatch(text):
-        start, given, path, query = several.groups("")
-        hosts = re.findall(r"(?:^|,)(?:\[([^]]*)\]|([^:,]*)):?([^,]*)", given)
+        start, addresses, path, query = several.groups("")
+        hosts = re.findall(r"(?:^|,)(?:\[([^]]*)\]|([^:,]*)):?([^,]*)", addresses)
         names, ports = (
             ",".join(part) for part in zip(*((a or b, port) for a, b, port in hosts), strict=True)
         )

@@ -77,19 +77,19 @@ _TOML: Mapping[str, str] = {
 
 def json_problem(message: str) -> str:
     """Return where a text is not JSON and what to write, from the message of pydantic's parser."""
-    found = re.fullmatch(r"(?:Invalid JSON: )?(.*) at line (\d+) column (\d+)", message)
-    said, line, column = found.groups() if found else (message, "1", "1")
-    return f"{_place(line, column)}: {_meant(said, _JSON) or 'this is not JSON'}"
+    match = re.fullmatch(r"(?:Invalid JSON: )?(.*) at line (\d+) column (\d+)", message)
+    fault, line, column = match.groups() if match else (message, "1", "1")
+    return f"{_place(line, column)}: {_meant(fault, _JSON) or 'this is not JSON'}"
 
 
 def toml_problem(error: ValueError) -> str:
     """Return where a text is not TOML and what to write, from what was raised as it was read."""
     if isinstance(error, UnicodeDecodeError):
         return "this is not UTF-8"
-    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
-    said, line, column = found.groups() if found else (str(error), None, None)
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
+    fault, line, column = match.groups() if match else (str(error), None, None)
     where = "at its end" if line is None or column is None else _place(line, column)
-    return f"{where}: {_meant(said, _TOML) or 'this is not TOML'}"
+    return f"{where}: {_meant(fault, _TOML) or 'this is not TOML'}"
 
 
 def yaml_problem(error: yaml.YAMLError) -> str:
@@ -99,13 +99,13 @@ def yaml_problem(error: yaml.YAMLError) -> str:
         return f"character {error.position + 1}: no text may have U+{code:04X}; save the file as UTF-8"
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return "this is not YAML"
-    said = error.problem or ""
+    fault = error.problem or ""
     # A quote that is not closed is missing where it was opened.
-    mark = error.context_mark if error.context_mark and "end of stream" in said else error.problem_mark
+    mark = error.context_mark if error.context_mark and "end of stream" in fault else error.problem_mark
     for pattern, words in _YAML.items():
-        found = re.match(pattern, said)
-        if found:
-            return f"{_place(mark.line + 1, mark.column + 1)}: {words.format(*found.groups(), all=said)}"
+        match = re.match(pattern, fault)
+        if match:
+            return f"{_place(mark.line + 1, mark.column + 1)}: {words.format(*match.groups(), all=fault)}"
     return (
         f"{_place(mark.line + 1, mark.column + 1)}: this is not YAML; put a text with signs in it in quotes"
     )
@@ -115,5 +115,5 @@ def _place(line: int | str, column: int | str) -> str:
     return f"line {line}, column {column}"
 
 
-def _meant(said: str, table: Mapping[str, str]) -> str | None:
-    return next((words for begin, words in table.items() if said.startswith(begin)), None)
+def _meant(fault: str, table: Mapping[str, str]) -> str | None:
+    return next((words for begin, words in table.items() if fault.startswith(begin)), None)

@@ -44,14 +44,14 @@ def make_token(role: Role, random: bytes) -> str:
 
 def is_token(text: str) -> bool:
     """Return whether ``text`` is a complete token; only the store knows whether it is valid."""
-    found = TOKEN.fullmatch(text)
-    return found is not None and _check(text[:-_CHECK_LENGTH]) == found[3]
+    match = TOKEN.fullmatch(text)
+    return match is not None and _check(text[:-_CHECK_LENGTH]) == match[3]
 
 
 def role_of(token: str) -> Role | None:
     """Return the role in a token's prefix; None when ``token`` is not a token."""
-    found = TOKEN.fullmatch(token)
-    return None if found is None or not is_token(token) else cast("Role", found[1])
+    match = TOKEN.fullmatch(token)
+    return None if match is None or not is_token(token) else cast("Role", match[1])
 
 
 def digest_of(token: str) -> str:

@@ -217,7 +217,7 @@ def _make_room(session: Session, counted: CountedReport, limits: Limits, evidenc
         session,
         stream_id,
         [cells.partitions[part] for part in cells.parts[run_starts(cells.parts)].tolist()],
-        known=stored.partitions,
+        present=stored.partitions,
         limits=limits,
         forget=lambda: evidence.forget_partitions(session, stream_id, facts.seen_us),
     )

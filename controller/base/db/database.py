@@ -318,9 +318,9 @@ class Database:
                 f"database {self.name}: this release does not know its schema ({error}); was it made by a newer one?"
             ) from error
         except DBAPIError as error:
-            found = str(error.orig).strip().splitlines()
+            why = str(error.orig).strip().splitlines()
             raise StoreUnusableError(
-                f"database {self.name}: {found[0] if found else type(error.orig).__name__}"
+                f"database {self.name}: {why[0] if why else type(error.orig).__name__}"
             ) from error
         except (SQLAlchemyError, StoreUnavailableError) as error:
             raise StoreUnusableError(f"database {self.name}: {error}") from error

@@ -25,8 +25,8 @@ _EPOCH = select(EpochRow.epoch).where(EpochRow.id == _ONLY)
 
 def epoch_of(session: Session) -> str:
     """Return the store's epoch."""
-    found: str = session.connection().execute(_EPOCH).scalar_one()
-    return found
+    epoch: str = session.connection().execute(_EPOCH).scalar_one()
+    return epoch
 
 
 def renew_epoch(session: Session) -> str:

@@ -92,9 +92,9 @@ def take(session: Session, chosen: Collection[Shard], holder: str) -> list[Lease
     """Take shards as they were read, except those that another process took meanwhile; return the leases."""
     read = {shard.number: shard.fencing for shard in chosen}
     leases = [
-        Lease(found.number, found.fencing + 1)
-        for found in _locked(session, read)
-        if found.fencing == read[found.number]
+        Lease(shard.number, shard.fencing + 1)
+        for shard in _locked(session, read)
+        if shard.fencing == read[shard.number]
     ]
     if not leases:
         return []
@@ -110,10 +110,10 @@ def take(session: Session, chosen: Collection[Shard], holder: str) -> list[Lease
 
 def give_back(session: Session, numbers: Collection[int], holder: str) -> None:
     """Give back the shards that ``holder`` still has."""
-    held = [shard.number for shard in _locked(session, numbers) if shard.holder == holder]
+    own = [shard.number for shard in _locked(session, numbers) if shard.holder == holder]
     session.execute(
         update(LeaseRow)
-        .where(LeaseRow.shard.in_(held))
+        .where(LeaseRow.shard.in_(own))
         .values(holder=None)
         .execution_options(synchronize_session=False)
     )
@@ -140,11 +140,9 @@ def confirm(session: Session, stream_id: int, lease: Lease) -> None:
         raise ValueError(f"stream {stream_id} belongs to shard {shard_of(stream_id)}, not to {lease.shard}")
     # A shared lock: decisions of one shard do not wait for each other, but nobody takes it before they commit.
     connection = session.connection()
-    found = connection.execute(_HELD, {"shard": lease.shard}).one_or_none()
-    if found is None or found.holder is None or found.fencing != lease.fencing:
-        reason = (
-            "was given back" if found is None or found.holder is None else f"is at number {found.fencing}"
-        )
+    row = connection.execute(_HELD, {"shard": lease.shard}).one_or_none()
+    if row is None or row.holder is None or row.fencing != lease.fencing:
+        reason = "was given back" if row is None or row.holder is None else f"is at number {row.fencing}"
         raise LeaseLostError(
             f"stream {stream_id} is not decided here any more: this process held shard {lease.shard} under number "
             f"{lease.fencing}, and the shard {reason}; its present holder decides it"
@@ -278,14 +276,14 @@ class LeaseKeeper:
             make_shards(session)
             heartbeats = beats(session)
             live = self._live(heartbeats)
-            found = shards(session)
-            moves = share_out(found, live, self.holder)
+            before = shards(session)
+            moves = share_out(before, live, self.holder)
             if moves.give:
                 give_back(session, moves.give, self.holder)
             taken = take(session, moves.take, self.holder) if moves.take else []
         kept = [
             Lease(shard.number, shard.fencing)
-            for shard in found
+            for shard in before
             if shard.holder == self.holder and shard.number not in moves.give
         ]
         # Only after the commit; until then the earlier leases are valid.

@@ -66,7 +66,7 @@ def make_room_for_partitions(
     stream_id: int,
     names: Collection[str],
     *,
-    known: int,
+    present: int,
     limits: Limits,
     forget: Callable[[], int],
 ) -> None:
@@ -76,7 +76,7 @@ def make_room_for_partitions(
         session: the session.
         stream_id: the stream.
         names: the partitions; they may be among the known ones.
-        known: how many partitions the stream has.
+        present: how many partitions the stream has.
         limits: the limits of the store.
         forget: forgets the partitions that are gone, and returns how many.
 
@@ -84,19 +84,19 @@ def make_room_for_partitions(
         LimitReachedError: when there is not enough room.
     """
     limit = limits.partitions
-    if limit is None or known + len(names) <= limit:
+    if limit is None or present + len(names) <= limit:
         return
     new = _new(session, stream_id, names)
-    if not new or known + new <= limit:
+    if not new or present + new <= limit:
         return
     # What was forgotten comes back if it makes no room.
     with session.begin_nested():
         if forgotten := forget():
             # Some of these may have been among them.
-            known, new = known - forgotten, _new(session, stream_id, names)
-        if new and known + new > limit:
+            present, new = present - forgotten, _new(session, stream_id, names)
+        if new and present + new > limit:
             reason = (
-                f"{new:,} new partitions beside the {known:,} known are more than the {limit:,} that a "
+                f"{new:,} new partitions beside the {present:,} known are more than the {limit:,} that a "
                 "stream may have; has the partition column few values? If so, raise TIDEMARK_MAX_PARTITIONS"
             )
             raise LimitReachedError.at("/partitions", reason)

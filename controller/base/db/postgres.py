@@ -69,13 +69,13 @@ class LimitedConnection(psycopg.Connection[Any]):
             return end.value
 
 
-def connect(given: Mapping[str, Any]) -> LimitedConnection:
+def connect(parameters: Mapping[str, Any]) -> LimitedConnection:
     """Return a new connection, of several hosts to one that takes writes, with the password that its file has now.
 
     Raises:
         psycopg.OperationalError: when there is none in time.
     """
-    outcome = in_thread(lambda: _connect({**_DEFAULTS, **given}))
+    outcome = in_thread(lambda: _connect({**_DEFAULTS, **parameters}))
     wait([outcome], _CONNECT_SECONDS)
     if outcome.done():
         return outcome.result()
@@ -83,17 +83,17 @@ def connect(given: Mapping[str, Any]) -> LimitedConnection:
     raise psycopg.OperationalError(f"no connection within {format_number(_CONNECT_SECONDS)} s")
 
 
-def _connect(given: dict[str, Any]) -> LimitedConnection:
-    given["options"] = f"{_OPTIONS} {given.get('options', '')}"
-    if "," in given.get("host", ""):
-        given.setdefault("target_session_attrs", "read-write")
-    file = given.pop("password_file", None)
+def _connect(parameters: dict[str, Any]) -> LimitedConnection:
+    parameters["options"] = f"{_OPTIONS} {parameters.get('options', '')}"
+    if "," in parameters.get("host", ""):
+        parameters.setdefault("target_session_attrs", "read-write")
+    file = parameters.pop("password_file", None)
     if file is not None:
         try:
-            given["password"] = Path(file).read_text(encoding="utf-8").strip()
+            parameters["password"] = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as error:
             raise psycopg.OperationalError(f"password file {file}: {error}") from None
-    return LimitedConnection.connect(**given)
+    return LimitedConnection.connect(**parameters)
 
 
 def _close(late: Future[LimitedConnection]) -> None:

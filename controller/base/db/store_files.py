@@ -102,11 +102,11 @@ class StoreFiles:
         """
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._file)) as alone:
             try:
-                (found,) = alone.execute("PRAGMA quick_check(1)").fetchone()
+                (answer,) = alone.execute("PRAGMA quick_check(1)").fetchone()
             except sqlite3.DatabaseError as error:
-                found = str(error)
-            if found != "ok":
-                self.damage = " ".join(found.split())
+                answer = str(error)
+            if answer != "ok":
+                self.damage = " ".join(answer.split())
 
     def _check_log(self) -> bool:
         """Return whether the store has a log that holds commits, and says so."""
@@ -163,10 +163,10 @@ def _header(file: Path) -> tuple[bool, int]:
 def _identity(path: str) -> tuple[int, int] | None:
     """Return what tells a file from another one of its name; None without a file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - three times in each transaction
+        status = os.stat(path)  # noqa: PTH116 - three times in each transaction
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:

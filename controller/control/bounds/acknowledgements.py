@@ -84,8 +84,8 @@ def list_acknowledgements(
 def own_bound_ms(session: Session, stream_id: int) -> int | None:
     """Return the job's own bound in milliseconds, as it last ran with it; None when it is not known."""
     connection, of_stream = session.connection(), {"stream": stream_id}
-    found: int | None = connection.execute(_OWN_ACKNOWLEDGED, of_stream).scalar_one_or_none()
-    return found if found is not None else connection.execute(_OWN_REPORTED, of_stream).scalar_one_or_none()
+    own_ms: int | None = connection.execute(_OWN_ACKNOWLEDGED, of_stream).scalar_one_or_none()
+    return own_ms if own_ms is not None else connection.execute(_OWN_REPORTED, of_stream).scalar_one_or_none()
 
 
 # Built once: building them takes longer than running them.
@@ -114,8 +114,8 @@ def downstream_in(text: str | None) -> Downstream | None:
     return None if text is None else read_object(Downstream, json.loads(text))
 
 
-def _json(said: Downstream | LateTreatment | None) -> str | None:
-    return None if said is None else json.dumps(asdict(said))
+def _json(part: Downstream | LateTreatment | None) -> str | None:
+    return None if part is None else json.dumps(asdict(part))
 
 
 @lru_cache(maxsize=256)

@@ -210,13 +210,13 @@ def read_carried(stream: SteeredStream, answer: PublishedAnswer, before: int | N
         # The job's own bound is nobody's: it comes back whenever there is no other.
         return Carried()
     earlier = {"stream": stream.id, "before": newest.generation if before is None else before}
-    found = next((row for row in stream.session.scalars(_EARLIER, earlier) if _same_bound(row, answer)), None)
-    return Carried() if found is None else Carried(found.rollout_id, found.rolled_back_id)
+    same = next((row for row in stream.session.scalars(_EARLIER, earlier) if _same_bound(row, answer)), None)
+    return Carried() if same is None else Carried(same.rollout_id, same.rolled_back_id)
 
 
 def _same_bound(row: PublishedRow, answer: PublishedAnswer) -> bool:
-    held = answer_of(row)
-    return held.mode != "Off" and (held.bound_ms, held.envelope) == (answer.bound_ms, answer.envelope)
+    then = answer_of(row)
+    return then.mode != "Off" and (then.bound_ms, then.envelope) == (answer.bound_ms, answer.envelope)
 
 
 def publish(stream: SteeredStream, answer: PublishedAnswer, *, carried: Carried | None = None) -> int:
@@ -287,8 +287,8 @@ def _taken_elsewhere(stream: SteeredStream, published: PublishedRow) -> str | No
 def _highest_shown(session: Session, stream_id: int) -> int:
     """Return the highest generation that a report or an acknowledgement of the stream names; 0 without any."""
     return max(
-        session.scalars(each, {"stream": stream_id, "most": MAX_GENERATION}).one() or 0
-        for each in (_HIGHEST_REPORTED, _HIGHEST_ACKNOWLEDGED)
+        session.scalars(query, {"stream": stream_id, "most": MAX_GENERATION}).one() or 0
+        for query in (_HIGHEST_REPORTED, _HIGHEST_ACKNOWLEDGED)
     )
 
 
@@ -307,6 +307,6 @@ def _same(before: PublishedAnswer, after: PublishedAnswer) -> bool:
 
 
 def _content(answer: PublishedAnswer) -> dict[str, Any]:
-    found = asdict(answer)
-    del found["reason"]
-    return found
+    content = asdict(answer)
+    del content["reason"]
+    return content

@@ -174,13 +174,13 @@ class Watch:
         names = list(self._waiters)
         try:
             # Not in the thread pool that serves requests: when that is full, changes are still seen.
-            found = await asyncio.to_thread(self._versions, names)
+            newest = await asyncio.to_thread(self._versions, names)
         except Exception:  # noqa: BLE001 - the store may be back at the next read
             _log.exception("versions of the bounds could not be read; the next poll tries again")
             return
         finally:
             self.polls += 1
-        for name, version in found.items():
+        for name, version in newest.items():
             for waiter in self._waiters.get(name, ()):
                 waiter.notify(version)
 
@@ -214,14 +214,12 @@ def versions(session: Session, streams: Collection[tuple[str, str]]) -> dict[tup
         PublishedRow,
         and_(PublishedRow.stream_id == StreamRow.id, PublishedRow.generation == newest_generation_query()),
     )
-    known = {
-        (row.job, row.stream): row for row in session.execute(query, names_given(dialect, streams)).all()
-    }
+    rows = {(row.job, row.stream): row for row in session.execute(query, names_given(dialect, streams)).all()}
     epoch = epoch_of(session)
     pins = pins_in_force(
-        session, [name for name in streams if name not in known or known[name].generation is None]
+        session, [name for name in streams if name not in rows or rows[name].generation is None]
     )
-    return {name: _version(epoch, known.get(name), pins.get(name)) for name in streams}
+    return {name: _version(epoch, rows.get(name), pins.get(name)) for name in streams}
 
 
 def _version(epoch: str, row: Any, pin: StoredPin | None) -> str:

@@ -62,7 +62,7 @@ def decide(loaded: Loaded) -> StreamDecision:
     predicted = None if bound_ms is None else transition_to(loaded.situation, bound_ms * 1_000)
     proposal = propose_without_data(inputs.policy, inputs.progress, inputs.in_use_bound_ms, report_id)
     if proposal is None and bound_ms is not None:
-        held = deciding_step(recommendation.steps).kind is StepKind.NO_DATA
+        is_held = deciding_step(recommendation.steps).kind is StepKind.NO_DATA
         proposal = Proposal(
             bound_ms,
             "Decision",
@@ -70,7 +70,7 @@ def decide(loaded: Loaded) -> StreamDecision:
             inputs.in_use_bound_ms,
             report_id,
             predicted,
-            held_from_ms=recommendation.required_ms if held else None,
+            held_from_ms=recommendation.required_ms if is_held else None,
         )
     return StreamDecision(loaded, recommendation, predicted, proposal)
 

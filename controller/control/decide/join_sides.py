@@ -90,12 +90,12 @@ def _least_ms(session: Session, stream: StreamRow, newest: ReportRow | None) -> 
     """Return the least bound that a stream has, or takes up without another decision; None when it is not known."""
     published, rollout = last_published(session, stream.id), open_rollout(session, stream.id)
     published_ms = None if published is None else published.bound_ms
-    known = [
+    bounds_ms = [
         None if newest is None else newest.bound_ms,
         own_bound_ms(session, stream.id) if published_ms is None else published_ms,
         None if rollout is None else rollout.to_bound_ms,
     ]
-    return min((bound_ms for bound_ms in known if bound_ms is not None), default=None)
+    return min((bound_ms for bound_ms in bounds_ms if bound_ms is not None), default=None)
 
 
 # -- what was lost ---------------------------------------------------------------------------------------------------

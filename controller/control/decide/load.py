@@ -91,7 +91,7 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
     horizons = (Horizon(stream.id, length_ms, newest) for length_ms in slo.value.horizons_ms)
     read = ((horizon, *cache.everything(session, horizon)) for horizon in horizons)
     horizon, facts, curve, pace = shortest_enough(
-        ((each, each[2].events(slo.value.target_ppm)) for each in read), slo.value.events_needed
+        ((one, one[2].events(slo.value.target_ppm)) for one in read), slo.value.events_needed
     )
     progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
     join = side_of(session, slo.join_id, stream.id, cache.joins)
@@ -142,8 +142,8 @@ _IN_USE = select(RecommendationRow.in_use).where(
 
 def read_version(session: Session, stream_id: int) -> Version:
     """Return what a recommendation for a stream depends on now."""
-    found = session.execute(_VERSION, {"stream": stream_id}).mappings().one()
-    return Version(**{name: number or 0 for name, number in found.items()})
+    numbers = session.execute(_VERSION, {"stream": stream_id}).mappings().one()
+    return Version(**{name: number or 0 for name, number in numbers.items()})
 
 
 # Built once: that takes longer than running it.

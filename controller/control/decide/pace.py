@@ -117,10 +117,10 @@ class Pace:
 
     def is_due(self, version: StreamVersion) -> bool:
         """Return whether a stream is to be decided now."""
-        found = self._decided.get(version.stream_id)
-        if found is None or found[0].written != version.written:
+        decided = self._decided.get(version.stream_id)
+        if decided is None or decided[0].written != version.written:
             return True
-        before, at_s = found
+        before, at_s = decided
         waited_s = self._steady() - at_s
         if version.reports != before.reports and version.loses_rows_since(before):
             return True

@@ -84,16 +84,16 @@ def score_predictions(
     prediction = session.get(PredictionRow, (newest.stream_id, newest.generation))
     if prediction is None:
         return
-    found = _counted_on(session, prediction, newest_report_id)
-    if found is None:
-        found = _counted_again(session, prediction, newest_report_id)
+    counted = _counted_on(session, prediction, newest_report_id)
+    if counted is None:
+        counted = _counted_again(session, prediction, newest_report_id)
     prediction.counted_report_id = newest_report_id
-    prediction.restored_ms = json.dumps(found.restored_ms)
-    prediction.became_effective_us = found.since_us
-    prediction.judged = found.judged
+    prediction.restored_ms = json.dumps(counted.restored_ms)
+    prediction.became_effective_us = counted.since_us
+    prediction.judged = counted.judged
     rows = prediction.expected.rows
     per_event = rows_per_event(rows, prediction.expected.events)
-    outcome = score(rows, prediction.expected.late, found.judged, confidence_ppm, per_event)
+    outcome = score(rows, prediction.expected.late, counted.judged, confidence_ppm, per_event)
     if outcome is not None:
         prediction.scored_us = now_us
         prediction.realised_ppm, prediction.error_ppm = outcome.completeness_ppm, outcome.error_ppm

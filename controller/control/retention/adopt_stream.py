@@ -37,8 +37,8 @@ def adopt_stream(  # noqa: PLR0917 - what is adopted, and by which rules
         StreamJoinedError: when one is a side of a join.
     """
     name, before = stream.stream, former.stream
-    for each in (stream, former):
-        check_not_joined(session, get_slo(session, each.id))
+    for side in (stream, former):
+        check_not_joined(session, get_slo(session, side.id))
     newest_us = session.scalar(
         select(ReportRow.received_us)
         .where(ReportRow.stream_id == former.id)

@@ -113,8 +113,8 @@ def check_quiet(session: Session, stream: StreamRow, now_us: int, cache: Evidenc
     ]
     silent_us = now_us - max((at_us for at_us in seen_us if at_us is not None), default=0)
     progress = None if horizon is None else read_progress(session, horizon, now_us, cache)
-    due = progress is not None and progress.batch_gap_us is not None and not progress.fell_silent
-    if silent_us < QUIET_US or due:
+    reports = progress is not None and progress.batch_gap_us is not None and not progress.fell_silent
+    if silent_us < QUIET_US or reports:
         raise StreamReportsError(
             f"the job of stream {stream.stream!r} of job {stream.job!r} still reports: it was last seen "
             f"{format_about(max(silent_us, 0))} ago. Stop it first, or say whileReporting=true (--while-reporting): "
@@ -127,16 +127,16 @@ def delete_stream(session: Session, stream: StreamRow, reason: str, now_us: int)
 
     ``empty_deleted`` deletes its rows.
     """
-    held = held_of(session, stream)
+    contents = held_of(session, stream)
     delete_pin(session, _scope(stream))
     for table in _AT_ONCE:
         session.execute(delete(table).where(table.stream_id == stream.id))
     stream.deleted_us, stream.deleted_name = now_us, stream.stream
     # No name has a slash.
     stream.stream, stream.reports, stream.registered_us = f"/{stream.id}", 0, None
-    add_event(session, stream.id, now_us, kind=_EVENT, reason=reason, before=json.dumps(held))
+    add_event(session, stream.id, now_us, kind=_EVENT, reason=reason, before=json.dumps(contents))
     session.flush()
-    return held
+    return contents
 
 
 def empty_deleted(session: Session, stream_id: int, events_from_us: int) -> bool:

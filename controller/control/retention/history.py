@@ -127,13 +127,13 @@ def _forget_acknowledgements(session: Session, offset: OffsetRow, now_us: int, r
     follows = or_(
         later.applied_us > ack.applied_us, (later.applied_us == ack.applied_us) & (later.id > ack.id)
     )
-    known = select(QueryRow.query_id).where(
+    stored = select(QueryRow.query_id).where(
         QueryRow.stream_id == ack.stream_id, QueryRow.query_id == ack.query_id
     )
     replaced = select(later.id).where(
         later.stream_id == ack.stream_id,
         follows,
-        or_(later.query_id == ack.query_id, ~known.correlate(ack).exists()),
+        or_(later.query_id == ack.query_id, ~stored.correlate(ack).exists()),
         or_(later.generation.is_(None), ack.generation.is_not(None)),
     )
     return delete_some(

@@ -72,7 +72,7 @@ class Upkeep:
         with self._database.read() as session:
             streams = session.execute(select(StreamRow.id, StreamRow.deleted_us).order_by(StreamRow.id)).all()
         deleted = {stream_id for stream_id, deleted_us in streams if deleted_us is not None}
-        due = [
+        waiting = [
             stream_id
             for stream_id, _ in streams
             if self._leases.lease_of(stream_id) is not None
@@ -84,7 +84,9 @@ class Upkeep:
         ]
         steps = 0
         # The stream that waited longest comes first, and those that were deleted last, however much they hold.
-        for stream_id in sorted(due, key=lambda each: (each in deleted, self._done_us.get(each, 0))):
+        for stream_id in sorted(
+            waiting, key=lambda number: (number in deleted, self._done_us.get(number, 0))
+        ):
             try:
                 run = self._empty if stream_id in deleted else self._run
                 taken, finished = run(stream_id, now_us, max_steps - steps)
@@ -108,10 +110,10 @@ class Upkeep:
         """Take the next step that is due for one stream, in one transaction; return False when there is none."""
         self._give_way()
         with self._database.write() as session:
-            found = locked_offset(session, stream_id)
-            if found is None:
+            locked = locked_offset(session, stream_id)
+            if locked is None:
                 return False
-            offset, _ = found
+            offset, _ = locked
             before = offset.last_report_id
             roll_up(session, offset, self._tail)
             if offset.last_report_id > before:
@@ -122,11 +124,10 @@ class Upkeep:
         """Delete the next old rows of what was decided for one stream; return False when there are none."""
         self._give_way()
         with self._database.write() as session:
-            found = locked_offset(session, stream_id)
-            if found is None:
+            locked = locked_offset(session, stream_id)
+            if locked is None:
                 return False
-            offset, _ = found
-            return any(step(session, offset, offset.aged_us, self._retention) for step in HISTORY_STEPS)
+            return any(step(session, locked[0], locked[0].aged_us, self._retention) for step in HISTORY_STEPS)
 
     def empty(self, stream_id: int, now_us: int) -> bool:
         """Delete the next rows of one deleted stream; return False when there are none."""
@@ -137,8 +138,8 @@ class Upkeep:
     def age(self, stream_id: int) -> bool:
         """Let one stream age up to its newest batch, but by a day at most; return False when it has already."""
         with self._database.write() as session:
-            found = locked_offset(session, stream_id)
-            return found is not None and _age(*found, by_day=True) > 0
+            locked = locked_offset(session, stream_id)
+            return locked is not None and _age(*locked, by_day=True) > 0
 
     def _run(self, stream_id: int, now_us: int, max_steps: int) -> tuple[int, bool]:
         """Take the steps that are due for one stream; it ages by more than an hour only once an hour, and by a day.
@@ -172,10 +173,10 @@ class Upkeep:
     def _recover(self, stream_id: int, now_us: int, *, by_day: bool) -> int | None:
         """Take the next step after a wrong clock and return None; without any, return by how much the stream aged."""
         with self._database.write() as session:
-            found = locked_offset(session, stream_id)
-            if found is None:
+            locked = locked_offset(session, stream_id)
+            if locked is None:
                 return 0
-            return None if set_back(session, found[0], now_us) else _age(*found, by_day=by_day)
+            return None if set_back(session, locked[0], now_us) else _age(*locked, by_day=by_day)
 
 
 def _age(offset: OffsetRow, newest_us: int, *, by_day: bool) -> int:

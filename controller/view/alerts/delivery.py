@@ -120,11 +120,11 @@ class Delivery:
     def take(self, checked: Checked) -> int:
         """Send what is due after a check; return how many messages were delivered."""
         now_us = checked.at_us
-        due = self._due(checked)
+        by_stream = self._due(checked)
         if now_us < self._silent_until_us:
             return 0
-        of_stream = {one.key: stream_id for stream_id, some in due.items() for one in some}
-        every = [one for some in due.values() for one in some]
+        of_stream = {one.key: stream_id for stream_id, some in by_stream.items() for one in some}
+        every = [one for some in by_stream.values() for one in some]
         sent = 0
         for message, some in messages(every, self._links.runbooks, self._links.address):
             if self._stop.is_set():
@@ -160,14 +160,14 @@ class Delivery:
         ]
         self._take_over(new, deleted, remembered)
         active: dict[int, list[ActiveAlert]] = {number: [] for number in deleted}
-        for number, found in checked.active.items():
-            active[number] = [one for one in found if self._takes(dict(one.labels))]
-        due = {}
+        for number, alerts in checked.active.items():
+            active[number] = [one for one in alerts if self._takes(dict(one.labels))]
+        notifications = {}
         for number, some in active.items():
-            self._alarms[number], due[number] = advance(
+            self._alarms[number], notifications[number] = advance(
                 self._alarms[number], some, checked.at_us, self._repeat_us
             )
-        return {number: some for number, some in due.items() if some}
+        return {number: some for number, some in notifications.items() if some}
 
     def _take_over(
         self, new: Iterable[int], deleted: Iterable[int], remembered: Iterable[NotifiedAlert]
@@ -296,17 +296,17 @@ def notified_alerts(
     )
     newest: dict[tuple[int, tuple[tuple[str, str], ...]], NotifiedAlert | None] = {}
     for stream_id, kind, after, at_us, last_us in rows:
-        found = json.loads(cast("str", after))
-        if found["destination"] != destination:
+        fields = json.loads(cast("str", after))
+        if fields["destination"] != destination:
             continue
-        labels = tuple(sorted(found["labels"].items()))
+        labels = tuple(sorted(fields["labels"].items()))
         newest[stream_id, labels] = (
             NotifiedAlert(
                 stream_id=stream_id,
                 labels=labels,
-                starts_us=found["starts_us"],
+                starts_us=fields["starts_us"],
                 notified_us=last_us or at_us,
-                value=found["value"],
+                value=fields["value"],
                 destination=destination,
             )
             if kind == FIRING

@@ -43,10 +43,10 @@ def messages(
         runbooks: prefix of the name of a runbook's file in ``runbook_url``.
         address: where a browser finds the controller.
     """
-    by_name = sorted(notifications, key=lambda each: (_name(each), each.key))
+    by_name = sorted(notifications, key=lambda notification: (_name(notification), notification.key))
     return [
-        (_message(name, found, runbooks, address), found)
-        for name, found in ((name, list(each)) for name, each in groupby(by_name, key=_name))
+        (_message(name, some, runbooks, address), some)
+        for name, some in ((name, list(group)) for name, group in groupby(by_name, key=_name))
     ]
 
 
@@ -64,12 +64,12 @@ def _name(notification: Notification) -> str:
 
 
 def _message(name: str, notifications: Sequence[Notification], runbooks: str, address: str) -> dict[str, Any]:
-    alerts = [_alert(each, runbooks, address) for each in notifications]
+    alerts = [_alert(notification, runbooks, address) for notification in notifications]
     return {
         "version": "4",
         "groupKey": f'{{}}:{{alertname="{name}"}}',
         "truncatedAlerts": 0,
-        "status": "firing" if any(each.status == "firing" for each in notifications) else "resolved",
+        "status": "firing" if any(one.status == "firing" for one in notifications) else "resolved",
         "receiver": RECEIVER,
         "groupLabels": {"alertname": name},
         "commonLabels": _common([alert["labels"] for alert in alerts]),

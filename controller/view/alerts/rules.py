@@ -121,11 +121,11 @@ def active_alerts(
 
 
 def _of_partitions(state: StreamState, partitions: Sequence[PartitionSummary]) -> Iterator[ActiveAlert]:
-    for each in partitions:
-        if each.skewed and each.costs_ms is not None and each.costs_ms >= MIN_SKEW_MS:
-            yield _active(PARTITION_SKEWED, state, format_about(each.costs_ms * 1_000), each.partition)
-        if each.state == "Idle":
-            yield _active(PARTITION_IDLE, state, "", each.partition)
+    for part in partitions:
+        if part.skewed and part.costs_ms is not None and part.costs_ms >= MIN_SKEW_MS:
+            yield _active(PARTITION_SKEWED, state, format_about(part.costs_ms * 1_000), part.partition)
+        if part.state == "Idle":
+            yield _active(PARTITION_IDLE, state, "", part.partition)
 
 
 def _of_the_job(state: StreamState, now_us: int) -> Iterator[ActiveAlert]:
@@ -273,17 +273,17 @@ class Notification:
 
 
 def advance(
-    alarms: Mapping[Key, Alarm], found: Iterable[ActiveAlert], now_us: int, repeat_us: int
+    alarms: Mapping[Key, Alarm], alerts: Iterable[ActiveAlert], now_us: int, repeat_us: int
 ) -> tuple[dict[Key, Alarm], list[Notification]]:
     """Return the alarms as of now, and the notifications that are due.
 
     Args:
         alarms: the alarms before.
-        found: the alerts that hold now.
+        alerts: the alerts that hold now.
         now_us: the time, in microseconds; it should not go back.
         repeat_us: after how long a notification of what still fires is repeated, in microseconds.
     """
-    holds = {active.labels: active for active in found}
+    holds = {active.labels: active for active in alerts}
     after: dict[Key, Alarm] = {}
     for key, active in holds.items():
         before = alarms.get(key)
@@ -297,14 +297,14 @@ def advance(
         # The end of what was never notified is not notified either.
         if key not in holds and alarm.notified_us is not None:
             after[key] = alarm if alarm.ended_us is not None else replace(alarm, ended_us=now_us)
-    return after, [due for key, alarm in sorted(after.items()) for due in _due(key, alarm, now_us, repeat_us)]
+    return after, [one for key, alarm in sorted(after.items()) for one in _due(key, alarm, now_us, repeat_us)]
 
 
 def _due(key: Key, alarm: Alarm, now_us: int, repeat_us: int) -> list[Notification]:
     if alarm.ended_us is not None:
         return [Notification(key, "resolved", alarm)]
-    due = alarm.notified_us is None or now_us - alarm.notified_us >= repeat_us
-    return [Notification(key, "firing", alarm)] if alarm.starts_us is not None and due else []
+    notify = alarm.notified_us is None or now_us - alarm.notified_us >= repeat_us
+    return [Notification(key, "firing", alarm)] if alarm.starts_us is not None and notify else []
 
 
 def delivered(

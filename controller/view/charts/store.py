@@ -101,14 +101,14 @@ def published_by_slot(session: Session, stream_id: int, slots: Slots) -> dict[in
         .where(PublishedRow.stream_id == stream_id, PublishedRow.published_us < slots.until_us)
         .order_by(PublishedRow.generation)
     ).all()
-    found: dict[int, int | None] = {}
+    by_slot: dict[int, int | None] = {}
     number = -1
     for start_us in slots.starts_us:
         while number + 1 < len(rows) and rows[number + 1][0] < start_us + slots.width_us:
             number += 1
         if number >= 0:
-            found[start_us] = rows[number][1]
-    return found
+            by_slot[start_us] = rows[number][1]
+    return by_slot
 
 
 def rollouts_in(session: Session, stream_id: int, slots: Slots, limit: int) -> Sequence[RolloutRow]:

@@ -25,26 +25,26 @@ def most_notable(
 ) -> list[Exposed]:
     """Return the partitions to expose, the most notable first, at most ``limit`` of each stream."""
     exposed = [
-        (stream.row.job, stream.row.stream, each)
+        (stream.row.job, stream.row.stream, part)
         for stream in streams
-        for each in sorted(partitions_of.get(stream.id, ()), key=lambda each: each.notable)[:limit]
+        for part in sorted(partitions_of.get(stream.id, ()), key=lambda part: part.notable)[:limit]
     ]
-    return exposed if detail else sorted(exposed, key=lambda each: each[2].notable)[:_MOST_EXPOSED]
+    return exposed if detail else sorted(exposed, key=lambda one: one[2].notable)[:_MOST_EXPOSED]
 
 
 def partition_values(exposed: Iterable[Exposed]) -> Iterable[tuple[LabelSet, Mapping[str, float | None]]]:
     """Yield the labels and the values of each partition, by metric; None is unknown."""
-    for job, stream, each in exposed:
+    for job, stream, partition in exposed:
         yield (
-            LabelSet(PARTITION, (job, stream, each.partition)),
+            LabelSet(PARTITION, (job, stream, partition.partition)),
             {
-                "tidemark_partition_skewed": each.skewed,
+                "tidemark_partition_skewed": partition.skewed,
                 "tidemark_partition_skew_cost_seconds": None
-                if each.costs_ms is None
-                else each.costs_ms / 1_000,
-                "tidemark_partition_idle": None if each.state is None else each.state == "Idle",
-                "tidemark_partition_behind": None if each.state is None else each.state == "Behind",
-                "tidemark_partition_rows_future_total": each.future_rows,
-                "tidemark_partition_rows_misdated_total": each.misdated_rows,
+                if partition.costs_ms is None
+                else partition.costs_ms / 1_000,
+                "tidemark_partition_idle": None if partition.state is None else partition.state == "Idle",
+                "tidemark_partition_behind": None if partition.state is None else partition.state == "Behind",
+                "tidemark_partition_rows_future_total": partition.future_rows,
+                "tidemark_partition_rows_misdated_total": partition.misdated_rows,
             },
         )

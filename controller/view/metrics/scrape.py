@@ -104,10 +104,10 @@ class Scrape:
             "tidemark_store_up": 1,
             "tidemark_streams": len(streams),
             "tidemark_partitions_not_exposed": max(
-                sum(each.partitions.total for each in overviews) - len(exposed), 0
+                sum(overview.partitions.total for overview in overviews) - len(exposed), 0
             ),
         }
-        ages_us = [self._clock() - each.seen_us for each in overviews]
+        ages_us = [self._clock() - overview.seen_us for overview in overviews]
         return {
             **{name: [(_NO_LABELS, value)] for name, value in alone.items()},
             "tidemark_limit_used_ratio": [
@@ -133,7 +133,7 @@ class Scrape:
         if limits.partitions is not None:
             overviews = [state.overview for state in streams if state.overview is not None]
             ratios["partitions"] = (
-                max((each.partitions.total for each in overviews), default=0) / limits.partitions
+                max((overview.partitions.total for overview in overviews), default=0) / limits.partitions
             )
         return ratios
 
@@ -163,17 +163,17 @@ def load_needs(session: Session) -> dict[int, Sketch]:
         .outerjoin(ReportRow, in_tail)
         .outerjoin(ReportBodyRow, ReportBodyRow.report_id == ReportRow.id)
     )
-    found: defaultdict[int, dict[int, list[Sketch]]] = defaultdict(lambda: defaultdict(list))
+    by_stream: defaultdict[int, dict[int, list[Sketch]]] = defaultdict(lambda: defaultdict(list))
     for query in (
         select(StreamRow.id, RollupRow.slot_us, RollupRow.needs).outerjoin(RollupRow, rolled_up),
         tail,
     ):
         for stream_id, seen_us, blob in session.execute(query):
             if blob is not None:
-                found[stream_id][slot_of_us(seen_us)].append(Sketch.from_bytes(blob))
+                by_stream[stream_id][slot_of_us(seen_us)].append(Sketch.from_bytes(blob))
     return {
         stream_id: merge_all(sketch for slot_us in sorted(slots)[-_NEED_SLOTS:] for sketch in slots[slot_us])
-        for stream_id, slots in found.items()
+        for stream_id, slots in by_stream.items()
     }
 
 
@@ -190,26 +190,26 @@ def _of_streams(
     detail: bool,
 ) -> Samples:
     """Return the metrics of streams, and of the partitions that are exposed."""
-    found: dict[str, list[tuple[LabelSet, float]]] = {
+    samples: dict[str, list[tuple[LabelSet, float]]] = {
         name: [] for name in OF_STREAMS if detail or name not in IN_DETAIL
     }
 
     def add(labels: LabelSet, values: Mapping[str, float | None]) -> None:
         for name, value in values.items():
             if value or (value is not None and (detail or name not in ZERO_IN_DETAIL)):
-                found[name].append((labels, value))
+                samples[name].append((labels, value))
 
     for state in streams:
         of_stream = (state.row.job, state.row.stream)
         add(LabelSet(STREAM, of_stream), _values(state) | (_only_in_detail(state) if detail else {}))
         objective = "" if state.slo is None else state.slo.value.objective
-        given = state.policy.value.labels
-        more = [name for name in label_names if name in given]
+        set_labels = state.policy.value.labels
+        more = [name for name in label_names if name in set_labels]
         labelled = (
             (*LABELS["tidemark_stream_info"], *more),
             (
                 *(*of_stream, state.mode, objective),
-                *map(given.__getitem__, more),
+                *map(set_labels.__getitem__, more),
             ),
         )
         add(LabelSet(*labelled), {"tidemark_stream_info": 1})
@@ -224,7 +224,7 @@ def _of_streams(
             add(labels, {"tidemark_need_seconds": need_s})
     for labels, values in partition_values(exposed):
         add(labels, values)
-    return found
+    return samples
 
 
 def _values(state: StreamState) -> dict[str, float | None]:
@@ -332,15 +332,15 @@ def _predicted(prediction: PredictionRow | None) -> dict[str, float | None]:
 
 def _of_values(lost: LostSummary | None) -> dict[tuple[str, str], tuple[int, int]]:
     """Return rows and lost rows by dimension and label of a value."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    by_value: dict[tuple[str, str], tuple[int, int]] = {}
     if lost is None:
-        return found
+        return by_value
     for dimension, values in lost.by_dimension.items():
-        for each in values:
+        for loss in values:
             # A text may be the label of null: one series is not exposed twice.
-            value = "(null)" if each.value is None else each.value
-            found.setdefault((dimension, value), (each.rows, each.lost))
-    return found
+            value = "(null)" if loss.value is None else loss.value
+            by_value.setdefault((dimension, value), (loss.rows, loss.lost))
+    return by_value
 
 
 def _needs(needs: Sketch | None) -> Iterator[tuple[float, float]]:

@@ -181,16 +181,16 @@ _PLACES = {kind: place for place, kind in enumerate(CONDITION_TYPES)}
 
 def condition(kind: ConditionType, detail: str) -> Condition:
     """Return a condition that holds, with its figures as a sentence."""
-    found = CONDITION_TYPES[kind]
-    return Condition(type=kind, severity=found.severity, title=found.title, detail=detail)
+    its_type = CONDITION_TYPES[kind]
+    return Condition(type=kind, severity=its_type.severity, title=its_type.title, detail=detail)
 
 
 def summary_of(kind: ConditionType) -> ConditionSummary:
     """Return a condition without its figures."""
-    found = CONDITION_TYPES[kind]
-    return ConditionSummary(type=kind, severity=found.severity, title=found.title)
+    its_type = CONDITION_TYPES[kind]
+    return ConditionSummary(type=kind, severity=its_type.severity, title=its_type.title)
 
 
-def place_of(found: ConditionSummary) -> int:
+def place_of(summary: ConditionSummary) -> int:
     """Return the place of a condition among all types, 0 for the worst."""
-    return _PLACES[found.type]
+    return _PLACES[summary.type]

@@ -80,14 +80,14 @@ def read_budget(session: Session, newest: ReportRow, slo: Slo, *, provisional: b
     horizon = Horizon(newest.stream_id, slo.window_ms, newest)
     sums = sums_of(rollups_in(session, horizon.span))
     assert sums is not None, "it has a newest batch"
-    known = facts_from(session, horizon, sums)
+    facts = facts_from(session, horizon, sums)
     spent = read_spent(session, horizon, slo) if slo.objective == "timeslices" else _spent_rows(sums, slo)
     return Budget.of(
         spent,
         objective=slo.objective,
         window_ms=slo.window_ms,
-        from_us=known.from_us,
-        missing_batches=known.missing_batches,
+        from_us=facts.from_us,
+        missing_batches=facts.missing_batches,
         provisional=provisional,
     )
 

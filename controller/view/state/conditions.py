@@ -25,13 +25,13 @@ from tidemark.models.rollout.states import CANDIDATE, UNDER_WAY, rollout_text
 from tidemark.models.specs.run_end import NEVER_MOVED, last_windows
 
 
-def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -> list[Condition]:
+def conditions_of(state: StreamState, horizon: HorizonState | None, now_us: int) -> list[Condition]:
     """Return the conditions that hold for a stream, the worst first.
 
     Args:
-        found: what its reports add up to over the horizon; None without reports.
+        horizon: what its reports add up to over the horizon; None without reports.
     """
-    progress = UNKNOWN_PROGRESS if found is None else found.progress
+    progress = UNKNOWN_PROGRESS if horizon is None else horizon.progress
     conditions = [
         *_expected(state),
         *_recommended(state),
@@ -41,7 +41,7 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_silent(state, progress),
         *_not_adopted(state),
         *_rollouts(state),
-        *_ceiling(state, found),
+        *_ceiling(state, horizon),
         *_lost(state),
         *_late_policy(state),
         *_last_windows(state),
@@ -49,14 +49,14 @@ def conditions_of(state: StreamState, found: HorizonState | None, now_us: int) -
         *_conf_left_out(state),
         *_adoption(state),
     ]
-    if found is not None:
+    if horizon is not None:
         conditions += [
-            *conditions_of_rows(state, found),
-            *_skewed(found.skewed),
+            *conditions_of_rows(state, horizon),
+            *_skewed(horizon.skewed),
         ]
-        conditions += [*_several_queries(found.queries), *_stands_still(state, found.queries)]
-        if found.join_miss is not None:
-            conditions.append(condition("JoinMissesTarget", found.join_miss.text))
+        conditions += [*_several_queries(horizon.queries), *_stands_still(state, horizon.queries)]
+        if horizon.join_miss is not None:
+            conditions.append(condition("JoinMissesTarget", horizon.join_miss.text))
     return sorted(conditions, key=place_of)
 
 
@@ -84,8 +84,8 @@ def _recommended(state: StreamState) -> Iterator[Condition]:
 
 def _pinned(state: StreamState) -> Iterator[Condition]:
     if state.pin is not None:
-        held = "its own bound" if state.pin.to == "Off" else "its ceiling alone"
-        reasons = [f"the job is held to {held} {state.pin.why}", *_unacknowledged(state)]
+        to = "its own bound" if state.pin.to == "Off" else "its ceiling alone"
+        reasons = [f"the job is held to {to} {state.pin.why}", *_unacknowledged(state)]
         yield condition("Pinned", "; ".join(reasons))
 
 
@@ -115,9 +115,9 @@ def _no_report(progress: Progress) -> Iterator[str]:
 
 
 def _several_queries(queries: Sequence[RecentQuery]) -> Iterator[Condition]:
-    several = [each for each in at_once(queries) if not is_ran_again(each.query_id)]
+    several = [query for query in at_once(queries) if not is_ran_again(query.query_id)]
     if len(several) > 1:
-        by_query = ", ".join(f"{plural(each.rows, 'row')} by {each.query_id}" for each in several)
+        by_query = ", ".join(f"{plural(query.rows, 'row')} by {query.query_id}" for query in several)
         detail = (
             f"{len(several)} queries report it at once, and each row counts once for each of them; of late {by_query}: "
             "give each query a stream of its own"
@@ -192,9 +192,9 @@ def _conf_left_out(state: StreamState) -> Iterator[Condition]:
 
 def _last_windows(state: StreamState) -> Iterator[Condition]:
     mode = "append" if state.newest is None else state.newest.report.output_mode
-    found = last_windows(_run_end(state), mode)
-    if found is not None:
-        yield condition("LastWindowsOpen", found.text)
+    finding = last_windows(_run_end(state), mode)
+    if finding is not None:
+        yield condition("LastWindowsOpen", finding.text)
 
 
 def _state_grows(state: StreamState) -> Iterator[Condition]:
@@ -250,8 +250,8 @@ def _frozen(state: StreamState, now_us: int) -> Iterator[Condition]:
 def _rollouts(state: StreamState) -> Iterator[Condition]:
     if state.missed is not None:
         missed = state.missed
-        found = "" if missed.missed_us is None else f" ({when(missed.missed_us)})"
-        yield condition("TargetMissed", f"rollout {missed.id}: {missed.reason}{found}")
+        at = "" if missed.missed_us is None else f" ({when(missed.missed_us)})"
+        yield condition("TargetMissed", f"rollout {missed.id}: {missed.reason}{at}")
     if state.rollout is not None:
         yield from _rollout(state.rollout)
 
@@ -266,8 +266,8 @@ def _rollout(rollout: RolloutRow) -> Iterator[Condition]:
         yield condition("RolledBack", f"{detail} ({when(rollout.changed_us)})")
 
 
-def _ceiling(state: StreamState, found: HorizonState | None) -> Iterator[Condition]:
-    live, room = state.live, state.room(None if found is None else found.skew)
+def _ceiling(state: StreamState, horizon: HorizonState | None) -> Iterator[Condition]:
+    live, room = state.live, state.room(None if horizon is None else horizon.skew)
     if live is not None and live.failure is not None:
         yield condition("LiveFailed", live.failure)
     if live is not None and live.near_ceiling:

@@ -41,8 +41,8 @@ from tidemark.models.specs.pin import StoredPin
 
 def load_fleet(session: Session, stream_ids: Collection[int]) -> list[tuple[Row[Any], StoredPin | None]]:
     """Return streams as the list of the fleet shows them, each with the pin that holds it, in the given order."""
-    found = {row.id: row for row in session.execute(_FLEET, {"ids": [*stream_ids]})}
-    states = [found[stream_id] for stream_id in stream_ids]
+    by_id = {row.id: row for row in session.execute(_FLEET, {"ids": [*stream_ids]})}
+    states = [by_id[stream_id] for stream_id in stream_ids]
     pins = pins_in_force(session, [(state.job, state.stream) for state in states])
     return [(state, pins.get((state.job, state.stream))) for state in states]
 
@@ -105,9 +105,9 @@ class Verdict:
     @property
     def place(self) -> tuple[int | str, ...]:
         """Where it stands in the fleet: silent ones first, then the smallest budget, unknown ones last."""
-        known = _UNKNOWN_NOW.isdisjoint(self.conditions)
+        is_current = _UNKNOWN_NOW.isdisjoint(self.conditions)
         left = self.remaining_ppm
-        return int(known), int(left is None), left or 0, self.job, self.stream
+        return int(is_current), int(left is None), left or 0, self.job, self.stream
 
     @property
     def worst(self) -> ConditionSummary | None:
@@ -117,9 +117,9 @@ class Verdict:
 
 def read_verdicts(session: Session, now_us: int, jobs: Collection[str] | None = None) -> list[Verdict]:
     """Return the verdicts of now on the streams of some jobs, by default of all, the first in the fleet first."""
-    wanted, given = (_VERDICTS, {}) if jobs is None else (_OF_JOBS, {"jobs": [*jobs]})
-    found = [_verdict(row, now_us) for row in session.connection().execute(wanted, given)]
-    return sorted(found, key=lambda verdict: verdict.place)
+    wanted, parameters = (_VERDICTS, {}) if jobs is None else (_OF_JOBS, {"jobs": [*jobs]})
+    verdicts = [_verdict(row, now_us) for row in session.connection().execute(wanted, parameters)]
+    return sorted(verdicts, key=lambda verdict: verdict.place)
 
 
 def _verdict(row: Row[Any], now_us: int) -> Verdict:

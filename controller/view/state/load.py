@@ -54,8 +54,8 @@ from tidemark.models.specs.pin import StoredPin
 
 def load_states(session: Session, stream_ids: Collection[int] | None = None) -> list[StreamState]:
     """Return the states of some streams, by default of all, in the order of (job, stream)."""
-    wanted, given = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
-    rows = session.execute(wanted, given).all()
+    wanted, parameters = (_STATES, {}) if stream_ids is None else (_SOME_STATES, {"ids": [*stream_ids]})
+    rows = session.execute(wanted, parameters).all()
     pins = pins_in_force(session, [(row.StreamRow.job, row.StreamRow.stream) for row in rows])
     return [_state(row, pins.get((row.StreamRow.job, row.StreamRow.stream))) for row in rows]
 
@@ -112,12 +112,12 @@ def load_room(session: Session, state: StreamState, now_us: int, cache: Evidence
 
 def _skewed(partitions: Sequence[PartitionFacts]) -> list[SkewCost]:
     """Return the partitions that were skewed in the newest snapshot, the most costly first."""
-    found = [
-        SkewCost.of(each.partition, each.costs_ms, each.without_bound_ms)
-        for each in partitions
-        if each.skewed
+    skewed = [
+        SkewCost.of(partition.partition, partition.costs_ms, partition.without_bound_ms)
+        for partition in partitions
+        if partition.skewed
     ]
-    return sorted(found, key=lambda each: -each.costs_ms)
+    return sorted(skewed, key=lambda cost: -cost.costs_ms)
 
 
 def _state(row: Row[Any], pin: StoredPin | None) -> StreamState:
@@ -188,14 +188,14 @@ def _stored_base_us() -> ScalarSelect[int | None]:
 
 def _former() -> ScalarSelect[str | None]:
     """Return the query for the stream of the same job that read the same, and has been silent since this one began."""
-    other, said, since = aliased(StreamRow), aliased(AcknowledgementRow), aliased(ReportRow)
+    other, former, since = aliased(StreamRow), aliased(AcknowledgementRow), aliased(ReportRow)
     later = select(since.id).where(since.stream_id == other.id, since.seen_us >= StreamRow.registered_us)
     reports = exists(later.correlate(other, StreamRow))
     return (
         select(other.stream)
-        .join(said, said.stream_id == other.id)
+        .join(former, former.stream_id == other.id)
         .where(
-            said.reads == AcknowledgementRow.reads,
+            former.reads == AcknowledgementRow.reads,
             other.job == StreamRow.job,
             other.deleted_us.is_(None),
             other.registered_us < StreamRow.registered_us,

@@ -94,7 +94,7 @@ class Overviews:
         began = self._steady()
         with self._database.read() as session:
             versions = read_versions(session)
-        due = []
+        waiting = []
         for stream_id, version in versions.items():
             if self._leases.lease_of(stream_id) is None:
                 self._done.pop(stream_id, None)
@@ -103,9 +103,9 @@ class Overviews:
             pause_us = SOON_US if version != before else QUIET_US
             waited = at_us is None or not 0 <= now_us - at_us < pause_us
             if waited and self._runs.is_due(("snapshot", stream_id)):
-                due.append((-1 if at_us is None else at_us, stream_id))
+                waiting.append((-1 if at_us is None else at_us, stream_id))
         taken = 0
-        for _, stream_id in sorted(due):
+        for _, stream_id in sorted(waiting):
             if self._steady() - began > max_seconds:
                 break
             try:
@@ -159,10 +159,10 @@ class Overviews:
         while waiting:
             self._give_way()
             with self._database.write() as session:
-                found = locked_offset(session, stream_id)
-                if found is None:
+                locked = locked_offset(session, stream_id)
+                if locked is None:
                     return
-                waiting = roll_up(session, found[0], self._kept.tail)
+                waiting = roll_up(session, locked[0], self._kept.tail)
 
     def _snapshot(
         self, session: Session, state: StreamState, now_us: int
@@ -176,19 +176,19 @@ class Overviews:
             savings = to_json(read_savings(session, state, now_us, self._kept, None))
             return _overview(state, now_us, conditions_of(state, None, now_us), savings=savings), None
         horizon, newest = state.horizon, state.newest
-        found = load_horizon(session, state, now_us, self._kept, ())
-        assert found is not None, "there is a newest batch"
+        over_horizon = load_horizon(session, state, now_us, self._kept, ())
+        assert over_horizon is not None, "there is a newest batch"
         snapshot = take_snapshot(
             self._kept.partition_needs(session, horizon),
             horizon,
             slo,
-            partitions=found.partitions,
+            partitions=over_horizon.partitions,
             live=state.live,
-            batch_gap_us=found.progress.batch_gap_us,
-            overdispersion=found.overdispersion,
+            batch_gap_us=over_horizon.progress.batch_gap_us,
+            overdispersion=over_horizon.overdispersion,
             rule=self.rule,
         )
-        found = replace(found, skewed=snapshot.skewed)
+        over_horizon = replace(over_horizon, skewed=snapshot.skewed)
         now_min_ppm, now_max_ppm = read_completeness_now(session, horizon)
         present = [partition for partition in snapshot.partitions.values() if partition.state != "Gone"]
         spent = course = None
@@ -205,9 +205,9 @@ class Overviews:
         overview = _overview(
             state,
             now_us,
-            conditions_of(state, found, now_us),
+            conditions_of(state, over_horizon, now_us),
             report_id=newest.report.id,
-            batch_gap_us=found.progress.batch_gap_us,
+            batch_gap_us=over_horizon.progress.batch_gap_us,
             effective_bound_ms=newest.effective_bound_ms,
             bound_ms=snapshot.bound_ms,
             now_min_ppm=now_min_ppm,
@@ -231,7 +231,7 @@ class Overviews:
         return overview, snapshot
 
 
-def _overview(state: StreamState, now_us: int, conditions: list[Condition], **known: Any) -> dict[str, Any]:
+def _overview(state: StreamState, now_us: int, conditions: list[Condition], **columns: Any) -> dict[str, Any]:
     """Return a snapshot by column with what is known; it replaces an earlier one whole, so all else is nothing."""
     nothing = {column.name: None if column.nullable else 0 for column in OverviewRow.__table__.columns}
     named: dict[str, Any] = {
@@ -242,4 +242,4 @@ def _overview(state: StreamState, now_us: int, conditions: list[Condition], **kn
         "conditions": json.dumps([condition.type for condition in conditions]),
         "lost": None if state.lost is None else state.lost.to_json(),
     }
-    return {**nothing, **named, **known}
+    return {**nothing, **named, **columns}

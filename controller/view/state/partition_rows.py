@@ -65,7 +65,7 @@ def read_partitions(session: Session, stream_id: int) -> list[PartitionFacts]:
 
 def present_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionFacts]:
     """Return the partitions with a row within the horizon."""
-    return [each for each in partitions if each.last_seen_us >= horizon.from_us]
+    return [partition for partition in partitions if partition.last_seen_us >= horizon.from_us]
 
 
 def skew_among(
@@ -80,14 +80,14 @@ def skew_among(
             every partition in the horizon counts.
     """
     furthest: Skew | None = None
-    for each in partitions:
-        behind_us = each.behind_us
-        if behind_us is None or each.last_seen_us < horizon.from_us:
+    for partition in partitions:
+        behind_us = partition.behind_us
+        if behind_us is None or partition.last_seen_us < horizon.from_us:
             continue
         if furthest is not None and behind_us <= furthest.behind_us:
             continue
-        if batch_gap_us is None or not each.silent_at(horizon.newest.seen_us, batch_gap_us):
-            furthest = Skew(each.partition, behind_us)
+        if batch_gap_us is None or not partition.silent_at(horizon.newest.seen_us, batch_gap_us):
+            furthest = Skew(partition.partition, behind_us)
     return furthest
 
 
@@ -98,24 +98,24 @@ def future_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, ro
     return FutureRows(
         rows,
         tuple(
-            each.partition
-            for each in partitions
-            if each.last_future_us is not None and each.last_future_us >= horizon.from_us
+            partition.partition
+            for partition in partitions
+            if partition.last_future_us is not None and partition.last_future_us >= horizon.from_us
         ),
     )
 
 
 def misdated_rows_among(partitions: Sequence[PartitionFacts], horizon: Horizon, rows: int) -> MisdatedRows:
     """Return the rows over the horizon whose event time no delay explains, of which there are ``rows``."""
-    found = {
-        each.partition: explained(each.misdated_event_us, each.last_misdated_us)
-        for each in partitions
+    misdated = {
+        partition.partition: explained(partition.misdated_event_us, partition.last_misdated_us)
+        for partition in partitions
         if rows
-        and each.misdated_event_us is not None
-        and each.last_misdated_us is not None
-        and each.last_misdated_us >= horizon.from_us
+        and partition.misdated_event_us is not None
+        and partition.last_misdated_us is not None
+        and partition.last_misdated_us >= horizon.from_us
     }
-    return MisdatedRows(rows, tuple(found), tuple(dict.fromkeys(found.values())))
+    return MisdatedRows(rows, tuple(misdated), tuple(dict.fromkeys(misdated.values())))
 
 
 _GONE = "Gone"
@@ -167,7 +167,7 @@ def load_partitions(session: Session, *, notable: bool = True) -> Mapping[int, l
     if notable:
         odd = table.state.in_(("Idle", "Behind")), table.future_rows > 0, table.misdated_rows > 0
         wanted = wanted.where(or_(table.skewed, *odd))
-    found: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
+    by_stream: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
     for row in session.connection().execute(wanted):
-        found[row[0]].append(PartitionSummary(*row[1:]))
-    return found
+        by_stream[row[0]].append(PartitionSummary(*row[1:]))
+    return by_stream

@@ -23,9 +23,9 @@ from tidemark.models.rollout.provisional_bound import (
 from tidemark.models.specs.slo import Policy
 
 
-def provisional_to_json(found: ProvisionalBound | None) -> str | None:
+def provisional_to_json(bound: ProvisionalBound | None) -> str | None:
     """Return an estimate as it is stored."""
-    return None if found is None else json.dumps(asdict(found), separators=(",", ":"))
+    return None if bound is None else json.dumps(asdict(bound), separators=(",", ":"))
 
 
 def provisional_from_json(text: str | None) -> ProvisionalBound | None:
@@ -62,8 +62,8 @@ def _of_join(
     session: Session, join_id: int, cache: EvidenceCache, policy: Policy, newest: ReportRow
 ) -> ProvisionalBound | None:
     join = join_of(session, join_id)
-    found = state_of(session, join, cache.joins).evidence
-    if found.choice is not None or found.from_us is None or found.to_us is None:
+    joint = state_of(session, join, cache.joins).evidence
+    if joint.choice is not None or joint.from_us is None or joint.to_us is None:
         return None
     span = read_evidence_span(session, newest, policy)
-    return provisional_joint_bound(join.name, found.needs, join.slo, found.to_us - found.from_us, span)
+    return provisional_joint_bound(join.name, joint.needs, join.slo, joint.to_us - joint.from_us, span)

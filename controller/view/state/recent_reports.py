@@ -63,19 +63,19 @@ def read_recent_queries(session: Session, stream_id: int, newest_us: int) -> lis
     recent = {"stream": stream_id, "after": newest_us - RECENT_US}
     return [
         RecentQuery(
-            query_id=each.query_id,
-            first_us=each.first_us,
-            last_us=each.last_us,
+            query_id=row.query_id,
+            first_us=row.first_us,
+            last_us=row.last_us,
             # PostgreSQL sums to an exact decimal.
-            rows=int(each.rows),
-            busy=int(each.busy),
-            watermarks_ms=(each.lowest_ms, each.highest_ms),
-            bound_ms=each.bound_ms,
-            event_us=None if each.lowest_us is None else (each.lowest_us, each.highest_us),
-            driver_ahead_us=max(each.driver_max_us, each.driver_min_us, key=lambda off: abs(off or 0)),
-            rows_ahead_us=max(each.rows_max_us, each.rows_min_us, key=lambda off: abs(off or 0)),
+            rows=int(row.rows),
+            busy=int(row.busy),
+            watermarks_ms=(row.lowest_ms, row.highest_ms),
+            bound_ms=row.bound_ms,
+            event_us=None if row.lowest_us is None else (row.lowest_us, row.highest_us),
+            driver_ahead_us=max(row.driver_max_us, row.driver_min_us, key=lambda off: abs(off or 0)),
+            rows_ahead_us=max(row.rows_max_us, row.rows_min_us, key=lambda off: abs(off or 0)),
         )
-        for each in session.connection().execute(_RECENT_QUERIES, recent)
+        for row in session.connection().execute(_RECENT_QUERIES, recent)
     ]
 
 
@@ -105,11 +105,11 @@ _RECENT_QUERIES = (
 
 def at_once(queries: Sequence[RecentQuery]) -> list[RecentQuery]:
     """Return those of ``queries``, in the order in which they began, that ran while another did."""
-    found: dict[str, RecentQuery] = {}
+    together: dict[str, RecentQuery] = {}
     for before, after in pairwise(queries):
         if after.first_us < before.last_us:
-            found |= {before.query_id: before, after.query_id: after}
-    return list(found.values())
+            together |= {before.query_id: before, after.query_id: after}
+    return list(together.values())
 
 
 QUARTER_US = 900_000_000
@@ -163,17 +163,17 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
     sums: defaultdict[int, dict[int, list[int]]] = defaultdict(lambda: {window: [0, 0] for window in windows})
     _add_rollups(session, sums, windows, now_us)
     _add_waiting(session, sums, windows, now_us)
-    found = {}
+    by_stream = {}
     for row in _read_quarter(session, now_us - QUARTER_US):
         # PostgreSQL sums to an exact decimal.
         counts = {name: int(number or 0) for name, number in row.items()}
         stream_id, watermark_ms = counts.pop("id"), counts.pop("watermark_ms")
-        found[stream_id] = RecentRows(
+        by_stream[stream_id] = RecentRows(
             by_window_s={window: JudgedRows(*counted) for window, counted in sums[stream_id].items()},
             watermark_then_ms=watermark_ms or None,
             **counts,
         )
-    return found
+    return by_stream
 
 
 def _add_rollups(

@@ -24,12 +24,12 @@ _REASONS_SHOWN = 3
 """How many ways in which rows are misdated a condition names."""
 
 
-def conditions_of_rows(state: StreamState, found: HorizonState) -> Iterator[Condition]:
+def conditions_of_rows(state: StreamState, horizon: HorizonState) -> Iterator[Condition]:
     """Yield those that hold by what a stream's reports add up to over the horizon."""
-    yield from _observed(found.facts)
-    yield from _future(found.future)
-    yield from _misdated(found.misdated, found.facts)
-    yield from _clocks(state, found)
+    yield from _observed(horizon.facts)
+    yield from _future(horizon.future)
+    yield from _misdated(horizon.misdated, horizon.facts)
+    yield from _clocks(state, horizon)
 
 
 def _observed(facts: HorizonFacts) -> Iterator[Condition]:
@@ -37,9 +37,9 @@ def _observed(facts: HorizonFacts) -> Iterator[Condition]:
         batches, were = plural(facts.missing_batches, "batch", "batches"), _were(facts.missing_batches)
         detail = f"{batches} {were} never reported: completeness is unknown there"
         yield condition("CoverageGap", detail)
-    again = [each for query, each in facts.coverage.items() if is_ran_again(query)]
+    again = [covered for query, covered in facts.coverage.items() if is_ran_again(query)]
     if again:
-        first, last = min(each.first for each in again), max(each.last for each in again)
+        first, last = min(covered.first for covered in again), max(covered.last for covered in again)
         which = f"batch {first}" if first == last else f"batches {first} to {last}"
         detail = (
             f"{which} ran again with other rows, as from a checkpoint that was restored from a backup: rows that were "
@@ -96,20 +96,20 @@ def _misdated(misdated: MisdatedRows, facts: HorizonFacts) -> Iterator[Condition
         yield condition("MisdatedRows", detail)
 
 
-def _clocks(state: StreamState, found: HorizonState) -> Iterator[Condition]:
+def _clocks(state: StreamState, horizon: HorizonState) -> Iterator[Condition]:
     """Say which clock is wrong, and by how much, of this controller's, the driver's and those of the rows."""
-    wrong = (each for each in found.queries if each.rows_ahead_us or each.driver_ahead_us)
-    said = [_off(query, found.misdated.partitions) for query in wrong]
+    wrong = (query for query in horizon.queries if query.rows_ahead_us or query.driver_ahead_us)
+    parts = [_off(query, horizon.misdated.partitions) for query in wrong]
     newest = state.newest
     if newest is not None and newest.base_ms is not None and state.live is None:
         ahead_us = (newest.report.watermark_ms - newest.base_ms) * SPARK_TICK_US
         if ahead_us > CLOCKS_AGREE_US:
-            said.append(
+            parts.append(
                 f"the watermark has followed a clock that was wrong and is {format_about(ahead_us)} ahead of the rows: "
                 "Spark drops them until they have come as far, or the query has a new checkpoint"
             )
-    if said:
-        yield condition("ClockWrong", "; ".join(dict.fromkeys(said)) + ". No bound is moved by it")
+    if parts:
+        yield condition("ClockWrong", "; ".join(dict.fromkeys(parts)) + ". No bound is moved by it")
 
 
 def _off(query: RecentQuery, partitions: Sequence[str]) -> str:

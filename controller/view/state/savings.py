@@ -59,8 +59,8 @@ def read_savings(
     if what_if.basis is None or what_if.situation is None:
         return _on_its_way(state, None)
     bound_ms = read_replaced_bound(session, what_if.basis.horizon).bound_ms
-    found = _on_its_way(state, bound_ms)
-    recommended_ms, operator = found.recommended_bound_ms, what_if.situation.operator
+    savings = _on_its_way(state, bound_ms)
+    recommended_ms, operator = savings.recommended_bound_ms, what_if.situation.operator
     now = _under(what_if, bound_ms)
     then = None if recommended_ms is None else _under(what_if, recommended_ms)
     windows = (
@@ -70,7 +70,7 @@ def read_savings(
     )
     judged = _judged(what_if) if spent is None else spent
     return replace(
-        found,
+        savings,
         loses=judged.bad_min > judged.allowed,
         unknown=tuple(_unknown(what_if, state, now, now if then is None else then)),
         target_ppm=None if spent is None else spent.share_ppm,
@@ -151,33 +151,33 @@ def _unknown(what_if: WhatIf, state: StreamState, now: _Under, then: _Under) -> 
     """Return why figures are not known, or no single numbers, under the bound in force and another one."""
     assert what_if.basis is not None
     assert what_if.situation is not None
-    found = []
+    unknown = []
     if now.latency is None:
-        found.append("latency: not known, because no window of this stream has come out")
+        unknown.append("latency: not known, because no window of this stream has come out")
     censored = {
-        format_duration(each.bound_ms * 1_000)
-        for each in (now, then)
-        if each.latency is not None and each.latency.censored
+        format_duration(one.bound_ms * 1_000)
+        for one in (now, then)
+        if one.latency is not None and one.latency.censored
     }
     if censored:
         under = " and ".join(sorted(censored))
-        found.append(f"latency: at least, because too many windows would still be open under {under}")
+        unknown.append(f"latency: at least, because too many windows would still be open under {under}")
     facts = what_if.basis.facts
     if facts.unknown_rows and what_if.situation.drops_state:
         more = f"up to {plural(facts.unknown_rows, 'row')} more, whose delay is not known"
-        found.append(f"late rows: {more if facts.need_pairs else 'not known, because no delay is'}")
+        unknown.append(f"late rows: {more if facts.need_pairs else 'not known, because no delay is'}")
     if reported_us(what_if) is None:
-        found.append("late rows: not known, because less than a minute was reported")
+        unknown.append("late rows: not known, because less than a minute was reported")
     least = _least_unknown(state)
     if least is not None:
-        found.append(least)
+        unknown.append(least)
     if then.outcome.state_rows is None:
         downstream = what_if.downstream
         why = "the job reports none" if not what_if.situation.state_rows else "the pace of event time is not"
         if downstream is not None and downstream.state_unforeseen is not None:
             why = downstream.state_unforeseen
-        found.append(f"state: not known, because {why}")
-    return found
+        unknown.append(f"state: not known, because {why}")
+    return unknown
 
 
 def _on_its_way(state: StreamState, bound_ms: int | None) -> Savings:
@@ -194,14 +194,14 @@ def _on_its_way(state: StreamState, bound_ms: int | None) -> Savings:
         return Savings(reason=f"nothing is recommended: {why}")
     if recommended.bound_ms is None:
         return Savings(reason=f"nothing is recommended: {because_of(recommended)}")
-    found = Savings(reason="it is in force", recommended_bound_ms=recommended.bound_ms)
+    savings = Savings(reason="it is in force", recommended_bound_ms=recommended.bound_ms)
     if recommended.bound_ms == bound_ms:
-        return found
+        return savings
     if rollout is not None and rollout.state in OPEN:
         waits = rollout.id if rollout.state == "AwaitingApproval" else None
         text = rollout_text(rollout.id, rollout.state, rollout.reason)
-        held = rollout.held_by in {"Paused", "Pinned"}
-        return replace(found, reason=f"rollout {text}", awaits_approval=waits, provisional=held)
+        is_held = rollout.held_by in {"Paused", "Pinned"}
+        return replace(savings, reason=f"rollout {text}", awaits_approval=waits, provisional=is_held)
     if state.pin is not None:
         reason = f"it is pinned to {state.pin.to}"
     elif state.paused:
@@ -210,4 +210,4 @@ def _on_its_way(state: StreamState, bound_ms: int | None) -> Savings:
         reason = "its mode is Off, so nothing is rolled out"
     else:
         reason = "no rollout is under way"
-    return replace(found, reason=reason, provisional=True)
+    return replace(savings, reason=reason, provisional=True)

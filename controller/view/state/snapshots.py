@@ -78,12 +78,12 @@ class StreamSnapshot:
     @property
     def skewed(self) -> list[SkewCost]:
         """The skewed partitions, the most costly first."""
-        found = [
+        costs = [
             SkewCost.of(name, one.effect.costs_ms, one.effect.without_ms)
             for name, one in self.partitions.items()
             if one.skewed and one.effect is not None
         ]
-        return sorted(found, key=lambda one: (-one.costs_ms, one.partition))
+        return sorted(costs, key=lambda one: (-one.costs_ms, one.partition))
 
 
 def take_snapshot(
@@ -116,10 +116,10 @@ def take_snapshot(
             strict=True,
         )
     }
-    found = {}
+    by_partition = {}
     for row in partitions:
         effect, need_us = effects.get(row.partition, (None, None))
-        found[row.partition] = PartitionSnapshot(
+        by_partition[row.partition] = PartitionSnapshot(
             state_of(row, horizon, live, batch_gap_us),
             row.last_future_us is not None and row.last_future_us >= horizon.from_us,
             row.last_misdated_us is not None and row.last_misdated_us >= horizon.from_us,
@@ -130,7 +130,7 @@ def take_snapshot(
             and is_skewed(effect, len(effects), share_ppm, confidence_ppm, before=row.skewed, rule=rule),
         )
     bound_ms = next((effect.bound_ms for effect, _ in effects.values()), None)
-    return StreamSnapshot(horizon.from_us, share_ppm, bound_ms, found)
+    return StreamSnapshot(horizon.from_us, share_ppm, bound_ms, by_partition)
 
 
 def state_of(
@@ -200,17 +200,17 @@ def write_snapshots(session: Session, stream_id: int, snapshot: StreamSnapshot, 
     connection = session.connection()
     changed = []
     for row in connection.execute(_STORED, {"stream": stream_id}).all():
-        found = snapshot.partitions.get(row.partition)
-        if found is None:
+        partition = snapshot.partitions.get(row.partition)
+        if partition is None:
             continue
-        _add_skew_event(session, stream_id, row, found, now_us)
-        effect = found.effect
+        _add_skew_event(session, stream_id, row, partition, now_us)
+        effect = partition.effect
         result = {
-            "state": found.state,
-            "skewed": found.skewed,
-            "skewed_us": (row.skewed_us or now_us) if found.skewed else None,
-            "pairs": found.pairs,
-            "need_ms": found.need_ms,
+            "state": partition.state,
+            "skewed": partition.skewed,
+            "skewed_us": (row.skewed_us or now_us) if partition.skewed else None,
+            "pairs": partition.pairs,
+            "need_ms": partition.need_ms,
             "without_bound_ms": None if effect is None else effect.without_ms,
             "costs_ms": None if effect is None else effect.costs_ms,
         }
@@ -247,12 +247,12 @@ _WRITE = (
 
 
 def _add_skew_event(
-    session: Session, stream_id: int, row: Row[Any], found: PartitionSnapshot, now_us: int
+    session: Session, stream_id: int, row: Row[Any], partition: PartitionSnapshot, now_us: int
 ) -> None:
-    if found.skewed == row.skewed:
+    if partition.skewed == row.skewed:
         return
-    effect = found.effect
-    if found.skewed and effect is not None:
+    effect = partition.effect
+    if partition.skewed and effect is not None:
         reason = SkewCost.of(row.partition, effect.costs_ms, effect.without_ms).text
     else:
         reason = f"partition {row.partition!r} is not skewed any more: it costs too little"
@@ -260,7 +260,7 @@ def _add_skew_event(
         session,
         stream_id,
         now_us,
-        kind="PartitionSkewed" if found.skewed else "PartitionHealed",
+        kind="PartitionSkewed" if partition.skewed else "PartitionHealed",
         reason=reason,
         before=json.dumps(row.costs_ms),
         after=json.dumps(None if effect is None else effect.costs_ms),

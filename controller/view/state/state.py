@@ -167,7 +167,7 @@ class StreamState:
         if published is None or (published.bound_ms is None and published.mode != "Live"):
             return None
         last_contact_us = None if self.live is None else self.live.last_contact_us
-        said = (
+        acknowledged = (
             AppliedState(last_contact_us=last_contact_us)
             if applied is None
             else AppliedState(
@@ -175,7 +175,7 @@ class StreamState:
             )
         )
         return has_applied(
-            said,
+            acknowledged,
             generation=published.generation,
             mode=published.mode,
             bound_ms=published.bound_ms,
