@@ -31,7 +31,7 @@ from tidemark.controller.server.http import request_body
 from tidemark.controller.server.http.openapi import COMMITTED, EXAMPLES_FILE, as_text
 from tidemark.models.base.operators import row_level, tumbling
 from tidemark.models.protocol.late_policy import LateTreatment
-from tidemark.models.protocol.messages import AppendDelay
+from tidemark.models.protocol.messages import AppendDelay, Report, to_json_object
 
 from support.controller_app import Controller
 from support.reports import START_US
@@ -135,6 +135,12 @@ class _Job(RolledJob):
     @property
     def run_id(self) -> str:
         return str(uuid5(_IDS, f"{self.query_id} {self.run_number}"))
+
+    def _send(self, reports: list[Report]) -> None:
+        """Send reports as a driver does: they are examples too."""
+        for report in reports:
+            answer = self.controller.http.post(self.path + "/reports", json=to_json_object(report))
+            assert answer.status_code == 201, answer.text
 
     def rows(self) -> list[Row]:
         """Return the rows of the next batch; those of partition 3 come by a slow gateway."""
