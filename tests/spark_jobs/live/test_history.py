@@ -93,19 +93,21 @@ def test_a_stream_begins_live_and_a_new_target_with_what_its_earlier_reports_sho
     assert not (job.checkpoint / file_of(STREAM)).exists()
 
     controller.put("policy", {"mode": "Live"})
-    own = 0
+    own, target_ppm = 0, 990_000
 
     def knows_more_than_its_own(query: StreamingQuery) -> bool:
         nonlocal own
         own += ROWS
-        return pairs_of(learned_of(job, query)) > own
+        learned = learned_of(job, query)
+        # Until the driver hears of a new target, what it has learned is of the one before.
+        return learned is not None and learned.target_ppm == target_ppm and pairs_of(learned) > own
 
     run_until(job, knows_more_than_its_own)
     first = unpacked((job.checkpoint / file_of(STREAM)).read_bytes())
     assert (first.target_ppm, first.partitions) == (990_000, ("0", "1"))
 
-    controller.put("slo", {"target_ppm": 900_000})
-    own = 0
+    own, target_ppm = 0, 900_000
+    controller.put("slo", {"target_ppm": target_ppm})
     run_until(job, knows_more_than_its_own)
     second = unpacked((job.checkpoint / file_of(STREAM)).read_bytes())
     assert second.target_ppm == 900_000
