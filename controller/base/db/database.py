@@ -332,9 +332,10 @@ class Database:
             yield connection
 
     def start(self) -> None:
-        """Start the background work of a server: on SQLite, checkpoints."""
-        if self.checkpoints is not None:
+        """Start the background work of a server: on SQLite, checkpoints, and a look at each page."""
+        if self.checkpoints is not None and self._files is not None:
             self.checkpoints.start()
+            threading.Thread(target=self._files.check_pages, daemon=True).start()
 
     def close(self) -> None:
         """Stop the background work and close all connections."""

@@ -61,8 +61,6 @@ class StoreFiles:
                     f"{self._file}{part}": _identity(f"{self._file}{part}") for part in ("", "-wal", "-shm")
                 }
                 self._keeper = keeper
-                if begun:
-                    threading.Thread(target=self._check_pages, daemon=True).start()
             return self._keeper
 
     def check(self) -> None:
@@ -95,11 +93,8 @@ class StoreFiles:
             self._opened = {}
             keeper.close()
 
-    def _check_pages(self) -> None:
-        """Ask SQLite whether a store that was not closed is whole: its file may have been written over meanwhile.
-
-        SQLite reads all of it for that, so nobody waits for the answer.
-        """
+    def check_pages(self) -> None:
+        """Note the damage of a store whose file was written over: SQLite reads all of it for that."""
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._file)) as alone:
             try:
                 (answer,) = alone.execute("PRAGMA quick_check(1)").fetchone()
