@@ -104,7 +104,7 @@ class Written:
     """By what was written, why it cannot be read."""
 
 
-def in_words(kind: type[Any], fields: Mapping[str, Any]) -> Written:
+def in_words(kind: Any, fields: Mapping[str, Any]) -> Written:
     """Return fields, of which some may be in words, in the terms of the interface."""
     by_words = _by_words(kind)
     terms = Written({})
@@ -126,7 +126,7 @@ def in_words(kind: type[Any], fields: Mapping[str, Any]) -> Written:
 
 
 @cache
-def _by_words(kind: type[Any]) -> Mapping[str, SpecField]:
+def _by_words(kind: Any) -> Mapping[str, SpecField]:
     return {name_in_words(one): one for one in spec_fields(kind) if one.unit in READ}
 
 
