@@ -124,7 +124,7 @@ async def authorize(request: Request) -> Principal | None:
     named = request.query_params if in_query else request.path_params
     bind_contextvars(**{name: named[name] for name in ("job", "stream") if name in named})
     # Each has to be in reach, also where the handler takes only one.
-    jobs = (request.query_params.getlist("job") or [None]) if in_query else [named.get("job")]
+    jobs: list[str | None] = [*request.query_params.getlist("job")] if in_query else [named.get("job")]
     if need is None or (operation == "getMetrics" and service.settings.metrics_open):
         return None
     if not service.authenticator.fresh:
@@ -138,7 +138,7 @@ async def authorize(request: Request) -> Principal | None:
     bind_contextvars(principal=principal.name)
     request.state.caller = _caller(principal, peer)
     _count(service.rates.of(need.right), request.state.caller)
-    for job in jobs:
+    for job in jobs or [None]:
         if not principal.may(need, job):
             raise _forbidden(principal, need, job)
     set_actor(principal)

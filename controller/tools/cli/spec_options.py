@@ -21,7 +21,7 @@ from tidemark.models.specs.words import NONE, SHOW, reader_of
 
 _ALL = f"; may be repeated; replaces all that were set; {NONE} for none"
 
-KINDS: Mapping[str, type[Any]] = {"slo": Slo, "policy": Policy, "join": JoinSlo}
+KINDS: Mapping[str, Any] = {"slo": Slo, "policy": Policy, "join": JoinSlo}
 """The specifications by the names of their commands."""
 
 _REPEATED = {"freeze_windows": "--freeze", "gates": "--gate", "labels": "--label"}
