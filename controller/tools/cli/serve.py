@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,10 +49,11 @@ def serve(
     if check:
         show_settings(configuration)
     else:
-        _serve(configuration.settings)
+        with ExitStack() as closed_at_end:
+            _serve(configuration.settings, closed_at_end)
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: Settings, closed_at_end: ExitStack) -> None:
     import uvicorn  # noqa: PLC0415 - --help starts fast without it
 
     from tidemark.controller.base.errors import StoreUnusableError, TokenConflictError  # noqa: PLC0415
@@ -62,8 +64,10 @@ def _serve(settings: Settings) -> None:
 
     try:
         app = create_app(settings)
-        # Checked here, to end with one line; in the lifespan of the server it would be a traceback.
         service: Service = app.state.service
+        # Also of a server that does not start: the next one would be refused a store that was not closed.
+        closed_at_end.enter_context(closing(service.database))
+        # Checked here, to end with one line; in the lifespan of the server it would be a traceback.
         service.database.migrate()
         take_first_tokens(service.database, settings.first_tokens, service.clock())
     except FirstTokensError as error:

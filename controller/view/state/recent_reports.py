@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
-from sqlalchemy import BigInteger, Label, RowMapping, and_, bindparam, case, func, select, true
+from sqlalchemy import Label, RowMapping, bindparam, case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from tidemark.controller.base.db.statements import given, given_rows
 from tidemark.controller.base.db.tables import OffsetRow, ReportRow, RollupRow, StreamRow
 from tidemark.controller.evidence.rollups import cover
 from tidemark.controller.reports.store import newest_report_query
@@ -179,31 +178,35 @@ def load_recent_rows(session: Session, windows_s: Iterable[int], now_us: int) ->
 def _add_rollups(
     session: Session, sums: dict[int, dict[int, list[int]]], windows: list[int], now_us: int
 ) -> None:
-    """Add what is rolled up."""
-    columns: dict[str, list[int]] = {name: [] for name in ("window", "width_us", "from_us", "until_us")}
-    for window in windows:
-        edge = SLOT_US if window <= _LONGEST_BY_MINUTE_S else HOUR_US
-        for part in cover(edge_us(now_us - window * 1_000_000, edge), None, Levels()):
-            for name, value in zip(columns, (window, *part), strict=True):
-                columns[name].append(value)
-    dialect, table = session.get_bind().dialect.name, RollupRow
-    asked = given_rows(dialect, {name: BigInteger() for name in columns})
-    parts = and_(
-        table.stream_id == StreamRow.id,
-        table.width_us == asked.c.width_us,
-        table.slot_us >= asked.c.from_us,
-        table.slot_us < asked.c.until_us,
+    """Add what is rolled up.
+
+    The windows end together, so a rollup in all of them is read once: the spans between their starts are summed.
+    """
+    starts = {
+        window: edge_us(now_us - window * 1_000_000, SLOT_US if window <= _LONGEST_BY_MINUTE_S else HOUR_US)
+        for window in windows
+    }
+    edges = sorted(set(starts.values()))
+    for span_us, end_us in zip_longest(edges, edges[1:]):
+        for width_us, from_us, until_us in cover(span_us, end_us, Levels()):
+            part = {"width": width_us, "from": from_us, "until": until_us}
+            for stream_id, judged, late in session.connection().execute(_PART, part):
+                for window, start_us in starts.items():
+                    if start_us <= span_us:
+                        _add(sums[stream_id][window], judged, late)
+
+
+# One part at a time: asked for all parts in one statement, SQLite reads the whole table once for each.
+_PART = (
+    select(StreamRow.id, func.sum(RollupRow.pairs), func.sum(RollupRow.late_max))
+    .join(RollupRow, RollupRow.stream_id == StreamRow.id)
+    .where(
+        RollupRow.width_us == bindparam("width"),
+        RollupRow.slot_us >= bindparam("from"),
+        RollupRow.slot_us < bindparam("until"),
     )
-    rows = session.execute(
-        select(StreamRow.id, asked.c.window, func.sum(table.pairs), func.sum(table.late_max))
-        .select_from(StreamRow)
-        .join(asked, true())
-        .join(table, parts)
-        .group_by(StreamRow.id, asked.c.window),
-        given(dialect, columns),
-    )
-    for stream_id, window, judged, late in rows:
-        _add(sums[stream_id][window], judged, late)
+    .group_by(StreamRow.id)
+)
 
 
 def _add_waiting(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from tidemark.controller.base.db.tables import ReportRow
 from tidemark.controller.view.state.recent_reports import QUARTER_US, load_recent_rows
@@ -54,6 +56,28 @@ def test_sums_are_those_of_the_reports_whether_they_are_counted_in_slots_or_not(
     assert found.future_rows == 0
     before = max((row for row in rows if row.seen_us <= now_us - QUARTER_US), key=lambda row: row.seen_us)
     assert found.watermark_then_ms == before.watermark_ms
+
+
+def test_no_part_of_the_table_of_rollups_is_read_that_is_not_summed(controller: Controller) -> None:
+    """SQLite's plan: each rollup by its stream, width and time, never the table from end to end."""
+    database = controller.service.database
+    statements: list[tuple[str, Any]] = []
+    with database.read() as session:
+        engine = session.get_bind()
+        event.listen(
+            engine,
+            "before_cursor_execute",
+            lambda _c, _k, text, values, *_: statements.append((text, values)),
+        )
+        load_recent_rows(session, WINDOWS_S, START_US)
+        asked = [(text, values) for text, values in statements if "rollups" in text]
+        assert asked
+        for text, values in asked:
+            for *_, step in session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values):
+                assert (
+                    "rollups" not in step
+                    or "(stream_id=? AND width_us=? AND slot_us>? AND slot_us<?)" in step
+                )
 
 
 def test_a_stream_without_reports_is_left_out(controller: Controller) -> None:

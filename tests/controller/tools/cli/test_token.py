@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -205,6 +206,31 @@ def test_serve_refuses_to_listen_for_others_without_a_token_and_says_the_way_out
     assert "0.0.0.0 can be reached by others, and there is no token yet" in line
     assert "tidemark token create root --role admin --database-url" in line
     assert "TIDEMARK_PROXY_USER_HEADER" in line
+
+
+def tokens_missing(folder: Path) -> dict[str, str]:
+    (folder / "tokens").mkdir()
+    return {"TIDEMARK_FIRST_TOKENS": str(folder / "tokens")}
+
+
+@pytest.mark.parametrize("fault", ["no token", "the port is taken", "no first token"])
+def test_a_server_that_does_not_start_leaves_a_store_that_the_next_command_takes(
+    tmp_path: Path, fault: str
+) -> None:
+    store = f"sqlite:///{tmp_path / 't.db'}"
+    put_sqlite(store)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options, environment = {
+            "no token": (["--host", "0.0.0.0", "--port", "0"], {}),
+            "the port is taken": (["--port", str(taken.getsockname()[1])], {}),
+            "no first token": (["--port", "0"], tokens_missing(tmp_path)),
+        }[fault]
+        command = [sys.executable, "-m", "tidemark.controller", "serve", *options, "--database-url", store]
+        ended = subprocess.run(
+            command, env={"PATH": "", **environment}, cwd=tmp_path, check=False, timeout=60
+        )
+    assert ended.returncode == 2
+    assert said(run("token", "create", "root", "--role", "admin", "--database-url", store))
 
 
 @pytest.mark.slow
