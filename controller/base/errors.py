@@ -126,12 +126,6 @@ class LiveRefusedError(TidemarkError, status=409, kind="live-refused", title="Th
     """The policy sets Live, but the job's ceiling is missing or too low."""
 
 
-class NotAcceptableError(
-    TidemarkError, status=406, kind="not-acceptable", title="No type of answer is acceptable"
-):
-    """The caller accepts none of the types of the answer."""
-
-
 class TokenConflictError(TidemarkError, status=409, kind="token-conflict", title="The token cannot be made"):
     """The token cannot be made beside the existing ones."""
 

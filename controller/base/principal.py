@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -187,6 +188,26 @@ def _in_reach(need: Need, grant: Grant, job: str | None) -> bool:
     if reach == "fleet":
         return grant.whole
     return reach == "list" or (job is not None and grant.reaches(job))
+
+
+_actor: ContextVar[Principal | None] = ContextVar("tidemark_actor", default=None)
+
+
+def set_actor(principal: Principal) -> None:
+    """Set who asks from here on in this context."""
+    _actor.set(principal)
+
+
+def current_actor() -> str | None:
+    """Return who asked for the change; None when the controller makes it by itself."""
+    principal = _actor.get()
+    return None if principal is None else principal.name
+
+
+def may_see(job: str) -> bool:
+    """Return whether an answer may name the job to who asks."""
+    principal = _actor.get()
+    return principal is None or principal.sees(job)
 
 
 ANYBODY = "*"

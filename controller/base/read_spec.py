@@ -62,7 +62,7 @@ def read_spec(kind: type[T], document: Mapping[str, Any], body: bytes | None = N
         raise invalid_body(tuple(_as_written(kind, one, written) for one in error.errors)) from None
 
 
-def _as_written(kind: type[Any], item: ErrorItem, written: Written) -> ErrorItem:
+def _as_written(kind: Any, item: ErrorItem, written: Written) -> ErrorItem:
     """Return an error in the words that were written, with the way to write it."""
     field, detail = item.pointer.partition("/")[2], item.detail
     one = next((one for one in spec_fields(kind) if one.name == field and one.unit in READ), None)

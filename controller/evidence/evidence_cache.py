@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from tidemark.controller.base.db.tables import ReportRow, StreamRow
 from tidemark.controller.base.errors import StreamBusyError
 from tidemark.controller.evidence.batch_cache import STEP_ROW, BatchCache, CachedKeys, CachedSteps
-from tidemark.controller.evidence.horizon import WINDOW, Horizon, facts_from
+from tidemark.controller.evidence.horizon import Horizon, facts_from
 from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.evidence.roll_up import TailNeeds
 from tidemark.controller.evidence.rollups import (
@@ -38,7 +38,7 @@ from tidemark.controller.evidence.rollups import (
     rollups_in,
     sums_of,
 )
-from tidemark.models.base.operators import Int64s
+from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.models.evidence.curve import Curve, Emissions
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts, event_slot_us
@@ -271,7 +271,7 @@ class CachedHorizon:
 
     def emissions(self, session: Session, horizon: Horizon) -> Emissions | None:
         """Return when windows would have been emitted; None for operators without windows."""
-        if horizon.newest.operator != WINDOW:
+        if not isinstance(horizon.newest.operator, TimeWindow):
             self._steps = None
             return None
         if self._steps is None:

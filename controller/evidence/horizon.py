@@ -24,7 +24,7 @@ from tidemark.controller.evidence.rollups import (
 )
 from tidemark.controller.reports.store import NEWEST_FIRST, max_before_us, newest_report
 from tidemark.models.base.granules import SPARK_TICK_US
-from tidemark.models.base.operators import Int64s
+from tidemark.models.base.operators import Int64s, TimeWindow
 from tidemark.models.evidence.curve import Curve, Emissions
 from tidemark.models.evidence.horizon import (
     STEP_COLUMNS,
@@ -36,9 +36,6 @@ from tidemark.models.evidence.horizon import (
     horizon_from_us,
 )
 from tidemark.models.evidence.needs import late_base_ms
-
-WINDOW = "window"
-"""``kind`` of the operator that has windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,7 @@ def emissions_in(session: Session, span: Span, newest: ReportRow) -> Emissions |
 
     None for operators without windows.
     """
-    if newest.operator != WINDOW:
+    if not isinstance(newest.operator, TimeWindow):
         return None
     ids, _, batches = step_rows(session, span, newest.query_id)
     reported_ms = int(batches[0, STEP_COLUMNS.index("late_base_ms")])

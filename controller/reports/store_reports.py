@@ -325,7 +325,7 @@ def _row(counted: CountedReport) -> dict[str, Any]:
         "received_us": counted.new.received_us,
         "started_us": facts.seen_us,
         "duration_ms": report.duration_ms,
-        "operator": report.operator.kind,
+        "operator": report.operator,
         "output_mode": report.output_mode,
         "bound_ms": report.bound_ms,
         "generation": report.generation,

@@ -14,8 +14,7 @@ from tidemark.controller.base.settings import Settings
 from tidemark.controller.server import runbooks
 from tidemark.controller.server.http import openapi, problems
 from tidemark.controller.server.http.authorize import authorize
-from tidemark.controller.server.http.openapi import problem
-from tidemark.controller.server.http.parameters import KnownParameters, TakesJson
+from tidemark.controller.server.http.parameters import KnownParameters
 from tidemark.controller.server.http.request_log import RequestLog
 from tidemark.controller.server.page import server as page_server
 from tidemark.controller.server.process.service import make_service
@@ -126,7 +125,7 @@ def _build_routes(app: FastAPI) -> None:
 
 def _add_routes(app: FastAPI) -> None:
     for module in _RESOURCES:
-        app.include_router(module.router, dependencies=[TakesJson, KnownParameters], responses=problem(406))
+        app.include_router(module.router, dependencies=[KnownParameters])
     app.include_router(tokens.health_router, dependencies=[KnownParameters])
     page_server.install(app)
     runbooks.install(app)

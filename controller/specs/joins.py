@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
@@ -20,13 +19,11 @@ from tidemark.controller.base.db.statements import insert_into
 from tidemark.controller.base.db.tables import JoinRow, SloRow, StreamRow
 from tidemark.controller.base.errors import JoinNotFoundError, JoinRefusedError
 from tidemark.controller.base.sentences import did_you_mean
-from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
+from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.specs.streams import lock_known_stream, streams_of_job
 from tidemark.models.recommend.joint_bounds import JoinSide, JointChoice
 from tidemark.models.specs.slo import JoinSlo
-
-_SLO, _CHOICE = TypeAdapter(JoinSlo), TypeAdapter(JointChoice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class StoredJoin:
 
     def version(self, session: Session) -> str:
         """What tells it from any other join of its name, before and after it."""
-        return stored_version(session, "join", self.updated_us, stored_specification(self.slo))
+        return stored_version(session, "join", self.updated_us, repr(self.slo))
 
     def event(self) -> str:
         """Return it as events have it."""
@@ -96,11 +93,13 @@ def keep_choice(session: Session, join_id: int | None, side: JoinSide | None) ->
     locked = select(JoinRow).where(JoinRow.id == join_id).with_for_update(skip_locked=True)
     row = session.scalars(locked).one_or_none()
     if row is not None:
-        row.choice = json.dumps(asdict(side.choice))
+        row.choice = side.choice
 
 
-def put_join(change: ChangeRequest, job: str, name: str, slo: JoinSlo) -> Write[StoredJoin]:
-    """Set a join, which decides about its streams and no others from then on.
+def put_join(
+    change: ChangeRequest, job: str, name: str, slo: JoinSlo
+) -> tuple[StoredJoin, Sequence[StreamRow]]:
+    """Set a join, which decides about its streams and no others from then on; return the streams that this changes too.
 
     Raises:
         StreamNotFoundError: when one of its streams is not known.
@@ -109,7 +108,7 @@ def put_join(change: ChangeRequest, job: str, name: str, slo: JoinSlo) -> Write[
     """
     session, now_us = change.session, change.now_us
     new = StoredJoin(job, name, replace(slo, streams=tuple(sorted(slo.streams))), now_us)
-    values: dict[str, Any] = {"updated_us": now_us, "specification": stored_specification(new.slo)}
+    values: dict[str, Any] = {"updated_us": now_us, "specification": new.slo}
     made = 0
     # Another process may make it and a third one delete it, both just now.
     while (row := session.scalars(_named(job, name).with_for_update()).one_or_none()) is None:
@@ -118,7 +117,7 @@ def put_join(change: ChangeRequest, job: str, name: str, slo: JoinSlo) -> Write[
         made = done.rowcount
     before = None if made else _stored(row)
     if before is not None and before.slo == new.slo:
-        return Write(before, before.version(session))
+        return before, ()
     _check(change, before)
     row.updated_us, row.specification, row.choice = now_us, values["specification"], None
     sides = set(new.slo.streams)
@@ -131,11 +130,11 @@ def put_join(change: ChangeRequest, job: str, name: str, slo: JoinSlo) -> Write[
         _set_join(session, stream.id, row.id if each in sides else None)
         changed.append(stream)
     change.note(changed, "JoinSet", before=None if before is None else before.event(), after=new.event())
-    return Write(new, new.version(session), changed)
+    return new, changed
 
 
-def delete_join(change: ChangeRequest, job: str, name: str) -> Write[StoredJoin]:
-    """Delete a join; its streams' own SLOs decide about them from then on.
+def delete_join(change: ChangeRequest, job: str, name: str) -> tuple[StoredJoin, Sequence[StreamRow]]:
+    """Delete a join, and return it with its streams; their own SLOs decide about them from then on.
 
     Raises:
         JoinNotFoundError: when the job has none of this name.
@@ -153,14 +152,15 @@ def delete_join(change: ChangeRequest, job: str, name: str) -> Write[StoredJoin]
     change.note(changed, "JoinDeleted", before=before.event())
     session.flush()
     session.execute(delete(JoinRow).where(JoinRow.id == row.id))
-    return Write(before, streams=changed)
+    return before, changed
 
 
 def _check(change: ChangeRequest, before: StoredJoin | None) -> None:
     if before is None:
-        change.check(None, "no such join yet", False)
+        change.check(None, "no such join yet", required=False)
     else:
-        change.check(before.version(change.session), f"a join of {', '.join(before.slo.streams)}", True)
+        sides = ", ".join(before.slo.streams)
+        change.check(before.version(change.session), f"a join of {sides}", required=True)
 
 
 def _check_side(session: Session, join_id: int, stream_id: int, name: str) -> None:
@@ -192,7 +192,4 @@ def _named(job: str, name: str) -> Select[JoinRow]:
 
 
 def _stored(row: JoinRow) -> StoredJoin:
-    choice = None if row.choice is None else _CHOICE.validate_json(row.choice)
-    return StoredJoin(
-        row.job, row.name, loaded_specification(_SLO, row.specification), row.updated_us, choice
-    )
+    return StoredJoin(row.job, row.name, row.specification, row.updated_us, row.choice)

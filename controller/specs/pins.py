@@ -11,11 +11,11 @@ from sqlalchemy import bindparam, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Limits
-from tidemark.controller.base.db.epoch import epoch_of, version_in
+from tidemark.controller.base.db.epoch import stored_version
 from tidemark.controller.base.db.statements import insert_into
 from tidemark.controller.base.db.tables import KNOWN, PinRow, StreamRow
 from tidemark.controller.base.errors import PinNotSetError
-from tidemark.controller.specs.kinds import ChangeRequest, Write
+from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.streams import lock_stream
 from tidemark.models.protocol.messages import Pin
 from tidemark.models.specs.pin import PinScope, StoredPin
@@ -24,9 +24,9 @@ _ALL = ""
 """Means every job or stream in the table; no name is empty."""
 
 
-def version_of(pin: StoredPin, epoch: str) -> str:
+def version_of(session: Session, pin: StoredPin) -> str:
     """Return what tells a pin from any other on its scope, before and after it."""
-    return version_in(epoch, "pin", pin.since_us, pin.to, pin.reason)
+    return stored_version(session, "pin", pin.since_us, pin.to, pin.reason)
 
 
 def _event(pin: StoredPin) -> str:
@@ -53,26 +53,19 @@ def existing_pin(session: Session, scope: PinScope) -> StoredPin:
     return pin
 
 
-def put_pin(session: Session, pin: StoredPin) -> StoredPin:
-    """Set a pin, replacing the one on the same scope, and return it; an equal one keeps its time."""
-    row = session.get(PinRow, _key(pin.on_what))
-    if row is not None and (row.held_to, row.reason) == (pin.to, pin.reason):
-        return _pin(row)
+def put_pin(session: Session, pin: StoredPin) -> None:
+    """Set a pin, replacing the one on the same scope."""
     job, stream = _key(pin.on_what)
-    insert = insert_into(session, PinRow)
-    values = {"job": job, "stream": stream, "held_to": pin.to, "reason": pin.reason, "since_us": pin.since_us}
+    row = session.get(PinRow, (job, stream))
+    values = {"held_to": pin.to, "reason": pin.reason, "since_us": pin.since_us}
     # Another replica may set it at the same time; the later one stays.
     session.execute(
-        insert.on_conflict_do_update(
-            index_elements=["job", "stream"],
-            set_={name: insert.excluded[name] for name in ("held_to", "reason", "since_us")},
-        ),
-        values,
+        insert_into(session, PinRow)
+        .values(job=job, stream=stream, **values)
+        .on_conflict_do_update(index_elements=["job", "stream"], set_=values)
     )
     if row is not None:
         session.expire(row)
-    session.flush()
-    return pin
 
 
 def delete_pin(session: Session, scope: PinScope) -> None:
@@ -131,43 +124,64 @@ def _pin(row: PinRow) -> StoredPin:
     return StoredPin.on(scope, cast("Pin", row.held_to), row.reason, row.since_us)
 
 
-def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> Write[StoredPin]:
-    """Set a pin; the known streams of its scope are locked.
+def set_pin(change: ChangeRequest, pin: StoredPin, limits: Limits) -> tuple[StoredPin, Sequence[StreamRow]]:
+    """Set a pin, and return it with the streams that it holds from then on; those of its scope are locked.
 
     Raises:
         LimitReachedError: when it names a stream that is new and there is no room for it.
-        Exception: whatever the precondition raises.
+        PreconditionFailedError, PreconditionRequiredError: as ``ChangeRequest.check`` does.
     """
     session, scope = change.session, pin.on_what
     if scope.job is not None and scope.stream is not None:
         lock_stream(session, scope.job, scope.stream, limits)
     streams = streams_in(session, scope, lock=True)
     before = get_pin(session, scope)
-    if before is not None and (before.to, before.reason) == (pin.to, pin.reason):
-        return Write(before, version_of(before, epoch_of(session)))
-    _check(change, before)
+    if before is None:
+        change.check(None, "no pin there", required=False)
+    elif (before.to, before.reason) == (pin.to, pin.reason):
+        return before, ()
+    else:
+        change.check(version_of(session, before), _text(before), required=True)
     put_pin(session, pin)
-    held = _held(session, scope, streams)
-    was = None if before is None else _event(before)
-    replace(change, reason=pin.why).note(held, "PinSet", before=was, after=_event(pin))
-    return Write(pin, version_of(pin, epoch_of(session)), held)
+    return pin, _noted(change, pin.why, streams, before, pin)
 
 
-def remove_pin(change: ChangeRequest, scope: PinScope) -> Write[StoredPin]:
-    """Remove a pin; the known streams of its scope are locked.
+def remove_pin(change: ChangeRequest, scope: PinScope) -> tuple[StoredPin, Sequence[StreamRow]]:
+    """Remove a pin, and return it with the streams that it held; those of its scope are locked.
 
     Raises:
         PinNotSetError: when there is none.
-        Exception: whatever the precondition raises.
+        PreconditionFailedError: as ``ChangeRequest.check`` does.
     """
     session = change.session
     streams = streams_in(session, scope, lock=True)
     before = existing_pin(session, scope)
-    _check(change, before)
+    change.check(version_of(session, before), _text(before), required=False)
     delete_pin(session, scope)
-    held, why = _held(session, scope, streams), f"{change.reason}; it was set {before.why}"
-    replace(change, reason=why).note(held, "PinRemoved", before=_event(before))
-    return Write(before, streams=held)
+    why = f"{change.reason}; it was set {before.why}"
+    return before, _noted(change, why, streams, before, None)
+
+
+def _text(pin: StoredPin) -> str:
+    return f"a pin to {pin.to}: {pin.reason}"
+
+
+def _noted(
+    change: ChangeRequest,
+    why: str,
+    streams: Sequence[StreamRow],
+    before: StoredPin | None,
+    after: StoredPin | None,
+) -> Sequence[StreamRow]:
+    """Write down a change of a pin for the streams of its scope that no more specific one holds, and return those."""
+    pins = pins_in_force(change.session, [(row.job, row.stream) for row in streams])
+    scope = cast("StoredPin", before or after).on_what
+    in_force = [(row, pins.get((row.job, row.stream))) for row in streams]
+    rows = [row for row, pin in in_force if pin is None or pin.on_what.rank <= scope.rank]
+    was, now = (None if pin is None else _event(pin) for pin in (before, after))
+    kind = "PinRemoved" if after is None else "PinSet"
+    replace(change, reason=why).note(rows, kind, before=was, after=now)
+    return rows
 
 
 def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[StreamRow]:
@@ -178,18 +192,3 @@ def streams_in(session: Session, scope: PinScope, *, lock: bool) -> Sequence[Str
     if scope.stream is not None:
         statement = statement.where(StreamRow.stream == scope.stream)
     return session.scalars(statement.with_for_update() if lock else statement).all()
-
-
-def _held(session: Session, scope: PinScope, streams: Sequence[StreamRow]) -> Sequence[StreamRow]:
-    """Return the streams of a scope that no more specific pin holds."""
-    pins = pins_in_force(session, [(row.job, row.stream) for row in streams])
-    found = [(row, pins.get((row.job, row.stream))) for row in streams]
-    return [row for row, pin in found if pin is None or pin.on_what.rank <= scope.rank]
-
-
-def _check(change: ChangeRequest, before: StoredPin | None) -> None:
-    if before is None:
-        change.check(None, "no pin there", False)
-    else:
-        version = version_of(before, epoch_of(change.session))
-        change.check(version, f"a pin to {before.to}: {before.reason}", True)

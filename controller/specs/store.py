@@ -1,7 +1,7 @@
 """The SLO and the policy of a stream, each with a generation that grows with every change.
 
-A change of the join that the stream is a side of counts as a change of its SLO. Each is stored whole, as versioned
-JSON. Columns beside it repeat only what queries filter or list by.
+A change of the join that the stream is a side of counts as a change of its SLO. Columns beside the JSON repeat only
+what queries filter or list by.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
@@ -24,7 +22,7 @@ from tidemark.controller.base.errors import (
     StreamJoinedError,
     TidemarkError,
 )
-from tidemark.controller.specs.kinds import ChangeRequest, Write, loaded_specification, stored_specification
+from tidemark.controller.specs.change import ChangeRequest
 from tidemark.models.specs.slo import Policy, Slo
 
 T = TypeVar("T")
@@ -41,11 +39,6 @@ DEFAULT_CONFIDENCE_PPM = Slo(target_ppm=1).confidence_ppm
 
 DEFAULT_SHARE_PPM = 990_000
 """The share of rows that a stream without an SLO is judged by, in parts per million."""
-
-_MAX_READ = 4_096
-"""How many stored SLOs, and how many policies, are kept as they were read: some hundred bytes each."""
-
-_SLO, _POLICY = TypeAdapter(Slo), TypeAdapter(Policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,38 +120,14 @@ def share_ppm_of(session: Session, stream_id: int) -> int:
 
 def slo_of(row: SloRow) -> Spec[Slo]:
     """Return the SLO that a row holds."""
-    return Spec(_slo(row.specification), row.generation, row.updated_us, row.join_id)
+    return Spec(row.specification, row.generation, row.updated_us, row.join_id)
 
 
 def policy_of(row: PolicyRow | None) -> Spec[Policy]:
     """Return the policy that a row holds; the default one, with generation 0, without a row."""
     if row is None:
         return Spec(Policy(), 0, None)
-    return Spec(_policy(row.specification), row.generation, row.updated_us)
-
-
-# What a text says never changes, and every decision reads it several times.
-
-
-@lru_cache(maxsize=_MAX_READ)
-def _slo(text: str) -> Slo:
-    return loaded_specification(_SLO, text)
-
-
-@lru_cache(maxsize=_MAX_READ)
-def _policy(text: str) -> Policy:
-    return loaded_specification(_POLICY, text)
-
-
-def slo_values(slo: Slo) -> dict[str, Any]:
-    """Return the columns that hold an SLO."""
-    return {"target_ppm": slo.target_ppm, "specification": stored_specification(slo)}
-
-
-def policy_values(policy: Policy) -> dict[str, Any]:
-    """Return the columns that hold a policy."""
-    specification = stored_specification(policy)
-    return {"mode": policy.mode, "paused": policy.paused, "paused_why": None, "specification": specification}
+    return Spec(row.specification, row.generation, row.updated_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +143,16 @@ class StreamKind(Generic[V]):
     get: Callable[[Session, int], Spec[V] | None]
     absent: Callable[[], TidemarkError]
     """Makes the error when there is none that could be deleted."""
+
+
+def slo_values(slo: Slo) -> dict[str, Any]:
+    """Return the columns that hold an SLO."""
+    return {"target_ppm": slo.target_ppm, "specification": slo}
+
+
+def policy_values(policy: Policy) -> dict[str, Any]:
+    """Return the columns that hold a policy."""
+    return {"mode": policy.mode, "paused": policy.paused, "paused_why": None, "specification": policy}
 
 
 SLO = StreamKind(
@@ -194,7 +173,7 @@ POLICY = StreamKind(
 )
 
 
-def put_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, value: V) -> Write[Spec[V]]:
+def put_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, value: V) -> Spec[V]:
     """Set the SLO or the policy of a locked stream; an equal one changes nothing, whatever the precondition.
 
     Raises:
@@ -202,16 +181,15 @@ def put_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, valu
     """
     before = kind.get(change.session, stream.id)
     if before is not None and before.generation and before.value == value:
-        stored = before
-    else:
-        _check(change, kind, stream, before)
-        stored = _store(change, kind, stream, value, before)
-        change.note([stream], f"{kind.name}Set", before=_event(before), after=_event(stored))
-    return Write(stored, version_of(change.session, kind, stream, stored), [stream], before)
+        return before
+    _check(change, kind, stream, before)
+    stored = _store(change, kind, stream, value, before)
+    change.note([stream], f"{kind.name}Set", before=_event(before), after=_event(stored))
+    return stored
 
 
-def delete_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow) -> Write[Spec[V]]:
-    """Delete the SLO or the policy of a locked stream.
+def delete_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow) -> Spec[V]:
+    """Delete the SLO or the policy of a locked stream, and return it as it was.
 
     Raises:
         SloNotSetError, PolicyNotSetError: when nobody set one.
@@ -228,17 +206,20 @@ def delete_spec(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow) -
     session.flush()
     after = kind.get(session, stream.id)
     change.note([stream], f"{kind.name}Deleted", before=_event(before), after=_event(after))
-    return Write(before, streams=[stream])
+    return before
 
 
-def set_paused(change: ChangeRequest, stream: StreamRow, *, paused: bool) -> Write[Spec[Policy]]:
-    """Set whether the policy of a locked stream is paused, and nothing else of it."""
-    stored = before = get_policy(change.session, stream.id)
-    if before.value.paused != paused:
-        policy, why = replace(before.value, paused=paused), change.reason if paused else None
-        stored = _store(change, POLICY, stream, policy, before, paused_why=why)
-        change.note([stream], "Paused" if paused else "Resumed")
-    return Write(stored, version_of(change.session, POLICY, stream, stored), [stream], before)
+def set_paused(
+    change: ChangeRequest, stream: StreamRow, *, paused: bool
+) -> tuple[Spec[Policy], Spec[Policy]]:
+    """Set whether the policy of a locked stream is paused, and nothing else of it; return it before and after."""
+    before = get_policy(change.session, stream.id)
+    if before.value.paused == paused:
+        return before, before
+    policy, why = replace(before.value, paused=paused), change.reason if paused else None
+    stored = _store(change, POLICY, stream, policy, before, paused_why=why)
+    change.note([stream], "Paused" if paused else "Resumed")
+    return before, stored
 
 
 def version_of(session: Session, kind: StreamKind[V], stream: StreamRow, stored: Spec[V]) -> str:
@@ -246,7 +227,7 @@ def version_of(session: Session, kind: StreamKind[V], stream: StreamRow, stored:
 
     It is 0 for the default policy as long as none was ever set.
     """
-    text = stored_specification(stored.value)
+    text = repr(stored.value)
     if stored.generation:
         return stored_version(session, stored.generation, stream.id, stored.updated_us, text)
     deleted: int = getattr(stream, kind.last)
@@ -269,7 +250,8 @@ def check_not_joined(session: Session, slo: Spec[Any] | None) -> None:
 def _check(change: ChangeRequest, kind: StreamKind[V], stream: StreamRow, before: Spec[V] | None) -> None:
     version = None if before is None else version_of(change.session, kind, stream, before)
     generation = 0 if before is None else before.generation
-    change.check(version, f"generation {generation}" if generation else "no generation yet", generation > 0)
+    found = f"generation {generation}" if generation else "no generation yet"
+    change.check(version, found, required=generation > 0)
 
 
 def _store(

@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import Select, String, and_, bindparam, select
 from sqlalchemy.orm import Session
 
-from tidemark.controller.base.actor import current_actor, may_see
 from tidemark.controller.base.db.database import NO_LIMITS, Limits
 from tidemark.controller.base.db.limits import check_room_for_stream
 from tidemark.controller.base.db.statements import given, given_rows, insert_into
 from tidemark.controller.base.db.tables import KNOWN, EventRow, StreamRow
 from tidemark.controller.base.errors import JobNotFoundError, StreamNotFoundError
+from tidemark.controller.base.principal import current_actor, may_see
 from tidemark.controller.base.sentences import did_you_mean
 
 

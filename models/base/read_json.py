@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 T = TypeVar("T")
 
-_Reader = Callable[[Any], Any]
+Reader = Callable[[Any], Any]
 
 
 def read_object(kind: type[T], value: object) -> T:
@@ -42,28 +42,29 @@ def read_object(kind: type[T], value: object) -> T:
 
 
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, _Reader | None], ...]:
+def _fields(kind: Any) -> tuple[tuple[str, Reader | None], ...]:
     """Return the names of the fields, each with what reads it; None reads a value as it is."""
     hints = get_type_hints(kind)
-    return tuple((field.name, _reader(hints[field.name])) for field in fields(kind) if field.init)
+    return tuple((field.name, reader_of(hints[field.name])) for field in fields(kind) if field.init)
 
 
-def _reader(hint: Any) -> _Reader | None:
+def reader_of(hint: Any) -> Reader | None:
+    """Return what reads a value of a type; None where it is read as it is."""
     if is_dataclass(hint):
         return partial(read_object, cast("type[Any]", hint))
     origin, parts = get_origin(hint), get_args(hint)
     if origin is tuple:
-        read = _reader(parts[0]) if parts[1:] == (...,) else None
+        read = reader_of(parts[0]) if parts[1:] == (...,) else None
         return tuple if read is None else lambda value: tuple(map(read, value))
     if origin in {Union, UnionType}:
         return _reader_of_one([part for part in parts if part is not type(None)])
     return None
 
 
-def _reader_of_one(parts: list[Any]) -> _Reader | None:
+def _reader_of_one(parts: list[Any]) -> Reader | None:
     """Return what reads one of ``parts``, or null."""
     if len(parts) == 1:
-        read = _reader(parts[0])
+        read = reader_of(parts[0])
         return read and (lambda value: None if value is None else read(value))
     kinds: dict[Any, Any] = {
         field.default: part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -72,6 +73,7 @@ def shown(
     return {_SHOWN: Shown(help, example, label, none)}
 
 
+@cache
 def spec_fields(kind: type[Any]) -> tuple[SpecField, ...]:
     """Return the fields of a dataclass whose metadata say how they are shown."""
     hints = get_type_hints(kind, include_extras=True)
@@ -107,8 +109,3 @@ def _default(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return None if field.default is MISSING else field.default
-
-
-def values_of(value: Any) -> dict[str, Any]:
-    """Return the values of a dataclass by the names of its fields, as they are."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}

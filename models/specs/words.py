@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from tidemark.models.base.duration import format_duration, parse_duration
@@ -103,9 +104,9 @@ class Written:
     """By what was written, why it cannot be read."""
 
 
-def in_words(kind: type[Any], fields: Mapping[str, Any]) -> Written:
+def in_words(kind: Any, fields: Mapping[str, Any]) -> Written:
     """Return fields, of which some may be in words, in the terms of the interface."""
-    by_words = {name_in_words(one): one for one in spec_fields(kind) if one.unit in READ}
+    by_words = _by_words(kind)
     terms = Written({})
     for name, value in fields.items():
         one = by_words.get(name)
@@ -122,6 +123,11 @@ def in_words(kind: type[Any], fields: Mapping[str, Any]) -> Written:
         except ValueError as error:
             terms.problems[name] = str(error)
     return terms
+
+
+@cache
+def _by_words(kind: Any) -> Mapping[str, SpecField]:
+    return {name_in_words(one): one for one in spec_fields(kind) if one.unit in READ}
 
 
 def _read(one: SpecField, value: Any) -> int | None:

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.base.read_json import read_object
 from tidemark.models.live.learned import Learned
 from tidemark.models.protocol.messages import BoundAnswer, Report
+from tidemark.models.specs.slo import FreezeWindow
 
 from support.other_releases import with_unknown
 from support.tree import FOLDERS, ROOT
@@ -53,12 +54,18 @@ KINDS = sorted(set(kinds_read()) - TRIED_ELSEWHERE, key=lambda kind: kind.__name
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(suppress_health_check=[HealthCheck.filter_too_much])  # a policy refuses most of what is drawn
 @given(data=st.data())
 def test_what_a_later_release_wrote_is_read_without_the_fields_that_are_not_known(
     kind: type[Any], data: st.DataObject
 ) -> None:
     written = data.draw(possible(kind))
-    assert read_object(kind, with_unknown(json.loads(json.dumps(asdict(written))))) == written
+    document = json.loads(json.dumps(asdict(written)))
+    # A mapping has any names.
+    mappings = {
+        name: document[name] for name, hint in get_type_hints(kind).items() if get_origin(hint) is dict
+    }
+    assert read_object(kind, with_unknown(document) | mappings) == written
 
 
 def possible(kind: type[Any]) -> st.SearchStrategy[Any]:
@@ -73,6 +80,10 @@ def possible(kind: type[Any]) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind, include_extras=True)
     fields_of = st.fixed_dictionaries({field.name: st.from_type(hints[field.name]) for field in fields(kind)})
     return fields_of.map(made).filter(lambda value: value is not None)
+
+
+# A policy holds some, and would be refused with one that is.
+st.register_type_strategy(FreezeWindow, possible(FreezeWindow))
 
 
 def test_the_classes_that_are_read_are_found() -> None:

@@ -256,7 +256,7 @@ def _report_facts(stream_id: int, rows: int, counts: Mapping[str, int]) -> dict[
         "query_id": "query",
         "run_id": "run",
         "duration_ms": 300,
-        "operator": "window",
+        "operator": tumbling("1 minute"),
         "keys_per_row": 1,
         "output_mode": "append",
         "bound_ms": 30_000,

@@ -22,7 +22,7 @@ from tidemark.controller.base.db.epoch import epoch_of, version_in
 from tidemark.controller.base.db.tables import PublishedRow, StreamRow
 from tidemark.controller.base.shares import Shares
 from tidemark.controller.control.bounds.publication import newest_generation_query
-from tidemark.controller.specs.pins import pins_in_force, version_of
+from tidemark.controller.specs.pins import pins_in_force
 from tidemark.controller.specs.streams import named_streams, names_given
 from tidemark.models.specs.pin import StoredPin
 
@@ -237,7 +237,7 @@ def _version(epoch: str, row: Any, pin: StoredPin | None) -> str:
         )
     # Without a pin these answers never differ.
     base = _UNREPORTED if row is None or row.registered_us is None else "0"
-    return base if pin is None else version_in(epoch, base, version_of(pin, epoch))
+    return base if pin is None else version_in(epoch, base, pin.since_us, pin.to, pin.reason)
 
 
 V = TypeVar("V")

@@ -69,10 +69,13 @@ class Decider:
         return loaded is not None
 
     def decide_within(self, session: Session, stream_id: int, now_us: int) -> None:
-        """Decide one stream in a transaction that may be rolled back, so the decision is not remembered."""
-        loaded = self._load(session, stream_id, now_us)
+        """Decide one stream within the transaction of a write, which may be rolled back, so it is not remembered.
+
+        All that it rests on is read under the stream's lock: that takes no lease.
+        """
         stream = SteeredStream.lock(session, stream_id, now_us)
-        if loaded is not None and stream is not None:
+        loaded = None if stream is None else self._load(session, stream_id, now_us)
+        if stream is not None and loaded is not None:
             self._write(stream, decide(loaded))
 
     def forget(self, stream_id: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Row, bindparam, select
 
 from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.statements import upsert_many
@@ -40,6 +40,9 @@ from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import Recommendation, StepKind, deciding_step
 from tidemark.models.recommend.transition import cut_bucket, transition_to
 from tidemark.models.specs.slo import Policy
+
+_Before = Row[int | None, int]
+"""The bound of the stored recommendation, and the newest report that it rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +106,13 @@ def propose_for_silence(stream: SteeredStream, rules: RolloutRules, cache: Evide
 def write(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) -> bool:
     """Write a decision and all that follows from it in one transaction; return whether it was written.
 
-    It is not when the SLO or the policy changed since the decision was loaded, or a report ended the silence that it is
-    about: then the next tick decides again. The stream is locked.
+    It is not when the SLO or the policy changed since the decision was loaded, somebody has decided with a later report
+    by now, or a report ended the silence that it is about: then the next tick decides again. The stream is locked.
     """
-    if _is_outdated(stream, rules, decision):
+    before = stream.session.connection().execute(_BEFORE, {"stream": stream.id}).one_or_none()
+    if _is_outdated(stream, rules, decision, before):
         return False
-    _store(stream, rules, decision)
+    _store(stream, rules, decision, before)
     republish_under(stream, rules.policy.value, rules.slo, rules.pin)
     _predict_published(stream, decision)
     loaded = decision.loaded
@@ -132,18 +136,23 @@ def steer(stream: SteeredStream, rules: RolloutRules, proposal: Proposal | None)
     stream.session.flush()
 
 
-def _is_outdated(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) -> bool:
-    before = decision.loaded.version
-    if (rules.slo.generation, rules.policy.generation) != (before.slo_generation, before.policy_generation):
+def _is_outdated(
+    stream: SteeredStream, rules: RolloutRules, decision: StreamDecision, before: _Before | None
+) -> bool:
+    version = decision.loaded.version
+    if (rules.slo.generation, rules.policy.generation) != (version.slo_generation, version.policy_generation):
         return True
     silent = decision.proposal is not None and decision.proposal.cause == "NoData"
-    return silent and newest_report_id(stream.session, stream.id) != before.newest_report_id
+    overtaken = before is not None and before.newest_report_id > version.newest_report_id
+    # What was decided with a report that is deleted by now does not count as later.
+    return (silent or overtaken) and newest_report_id(stream.session, stream.id) != version.newest_report_id
 
 
-def _store(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) -> None:
+def _store(
+    stream: SteeredStream, rules: RolloutRules, decision: StreamDecision, before: _Before | None
+) -> None:
     """Store the recommendation, and what later ones rest on."""
     session, loaded, recommendation = stream.session, decision.loaded, decision.recommendation
-    before = session.connection().execute(_BEFORE, {"stream": stream.id}).one_or_none()
     if before is None or before.bound_ms != recommendation.bound_ms:
         add_event(
             session,
@@ -180,7 +189,9 @@ def _store(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision)
 
 
 # Built once: building it takes longer than running it.
-_BEFORE = select(RecommendationRow.bound_ms).where(RecommendationRow.stream_id == bindparam("stream"))
+_BEFORE = select(RecommendationRow.bound_ms, RecommendationRow.newest_report_id).where(
+    RecommendationRow.stream_id == bindparam("stream")
+)
 
 
 def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:

@@ -27,7 +27,7 @@ from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, horizon_of
 from tidemark.controller.evidence.windows import windows_in
 from tidemark.controller.reports.live import newest_state
-from tidemark.controller.reports.stored_bodies import NEEDS_BY, stored_needs, stored_report
+from tidemark.controller.reports.stored_bodies import NEEDS_BY, stored_needs
 from tidemark.controller.specs.store import get_specs
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
@@ -235,11 +235,10 @@ def read_situation(
 ) -> Situation:
     """Return what a change of the stream's bound depends on, as of its newest batch."""
     newest = horizon.newest
-    operator = stored_report(session.connection().execute(_BODY, {"report": newest.id}).scalar_one()).operator
     open_keys = {"stream": horizon.stream_id, "after": newest.watermark_ms * SPARK_TICK_US}
     windows = (
         session.connection().execute(_OPEN, open_keys).all()
-        if isinstance(operator, TimeWindow) and newest.watermark_ms
+        if isinstance(newest.operator, TimeWindow) and newest.watermark_ms
         else []
     )
     ended_us = newest.started_us + newest.duration_ms * 1_000
@@ -251,7 +250,7 @@ def read_situation(
         base_us=None if progress.lag_us is None else ended_us - progress.lag_us,
         pace_ppm=progress.pace_ppm,
         batch_gap_us=progress.batch_gap_us,
-        operator=operator,
+        operator=newest.operator,
         drops_state=newest.output_mode != "complete",
         state_rows=newest.state_rows,
         state_bytes=newest.state_bytes,
@@ -264,8 +263,7 @@ def read_situation(
     )
 
 
-# Built once: building them takes longer than running them.
-_BODY = select(ReportBodyRow.body).where(ReportBodyRow.report_id == bindparam("report"))
+# Built once: building it takes longer than running it.
 _OPEN = (
     select(LedgerKeyRow.key_us, LedgerKeyRow.rows - LedgerKeyRow.late_max)
     .where(LedgerKeyRow.stream_id == bindparam("stream"), LedgerKeyRow.key_us > bindparam("after"))

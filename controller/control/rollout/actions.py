@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.base.actor import current_actor
 from tidemark.controller.base.db.tables import RecommendationRow, RolloutRow, StreamRow
 from tidemark.controller.base.errors import RolloutNotFoundError, RolloutStateError
+from tidemark.controller.base.principal import current_actor
 from tidemark.controller.control.bounds.publication import SteeredStream
 from tidemark.controller.control.bounds.recommendations import because_of
 from tidemark.controller.control.rollout.advance import advance_rollout, apply_move

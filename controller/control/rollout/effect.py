@@ -20,13 +20,12 @@ from tidemark.controller.base.db.tables import (
     LedgerKeyRow,
     PredictionRow,
     PublishedRow,
-    ReportBodyRow,
     ReportRow,
     RolloutRow,
 )
 from tidemark.controller.control.bounds.publication import SteeredStream
-from tidemark.controller.reports.stored_bodies import stored_report
 from tidemark.models.base.granules import SPARK_TICK_US
+from tidemark.models.base.operators import TimeWindow
 from tidemark.models.evidence.curve import Emissions, latency_of
 from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.states import NOTHING_JUDGED
@@ -291,18 +290,12 @@ def _begin_to_count(stream: SteeredStream, row: RolloutRow) -> None:
     since = (ReportRow.seen_us >= row.effective_us, *read_batches(session, row).reports)
     in_order = select(ReportRow).where(*since).order_by(ReportRow.seen_us, ReportRow.batch_id)
     first = session.scalars(in_order.limit(1)).one_or_none() or newest
-    span_us = read_span_us(session, newest)
+    span_us = newest.operator.span_us
     own_ms = row.in_use_bound_ms if row.from_bound_ms is None else row.from_bound_ms
     row.effective_watermark_ms = first.watermark_ms
     row.at_risk_from_ms = first.watermark_ms + -(-span_us // SPARK_TICK_US)
     row.counted_report_id = first.id
     row.needed_event_ms = needed_event_us(span_us, own_ms, row.to_bound_ms) // 1_000
-
-
-def read_span_us(session: Session, newest: ReportRow) -> int:
-    """Return the length of the operator's windows, in microseconds; 0 when the report itself is aged out."""
-    stored = session.get(ReportBodyRow, newest.id)
-    return 0 if stored is None else stored_report(stored.body).operator.span_us
 
 
 def read_latency_us(stream: SteeredStream, under: Under) -> float | None:
@@ -315,7 +308,7 @@ def read_latency_us(stream: SteeredStream, under: Under) -> float | None:
         .where(*under)
         .order_by(ReportRow.seen_us, ReportRow.batch_id)
     ).all()
-    if not batches or batches[-1].operator != "window":
+    if not batches or not isinstance(batches[-1].operator, TimeWindow):
         return None
     marks_us = np.maximum.accumulate(
         np.array([row.watermark_ms * SPARK_TICK_US for row in batches], np.int64)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import AcknowledgementRow, ReportRow, RolloutRow
 from tidemark.controller.control.bounds.publication import SteeredStream
-from tidemark.controller.control.rollout.effect import read_effect, read_latency_us, read_span_us
+from tidemark.controller.control.rollout.effect import read_effect, read_latency_us
 from tidemark.controller.control.rollout.failed_bounds import read_failures
 from tidemark.controller.control.rollout.store import (
     RolloutRules,
@@ -95,7 +95,7 @@ def read_evidence_span(session: Session, newest: ReportRow, policy: Policy) -> E
     stream_id = newest.stream_id
     if verified_narrowing(session, stream_id):
         return None
-    horizon_ms, span_us = horizon_ms_of(session, stream_id), read_span_us(session, newest)
+    horizon_ms, span_us = horizon_ms_of(session, stream_id), newest.operator.span_us
     horizon = Horizon(stream_id, horizon_ms, newest)
     nothing = np.empty(0, np.int64)
     found = evidence_span(policy, span_us, horizon_ms, nothing, nothing)

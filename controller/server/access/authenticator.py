@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import Headers
 
 from tidemark.controller.base.clock import Clock, SteadyClock
 from tidemark.controller.base.db.database import Database
@@ -47,22 +48,6 @@ _HEAD = 16
 
 _NO_CREDENTIALS = "no token was sent: send one as Authorization: Bearer ..."
 _NOT_VALID = "the token is not valid: unknown here, expired or revoked"
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What a request says about its sender."""
-
-    peer: str | None
-    """Address that it comes from; None when it has none."""
-    host: str | None = None
-    """Value of the header Host."""
-    authorization: Sequence[str] = ()
-    """Values of the header Authorization."""
-    users: Sequence[str] = ()
-    """Values of the header in which a proxy names the user."""
-    groups: Sequence[str] = ()
-    """Values of the header in which a proxy names the user's groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,30 +123,37 @@ class Authenticator:
                 return
             self._note_uses()
 
-    def authenticate(self, credentials: Credentials) -> Principal:
+    def authenticate(self, peer: str | None, headers: Headers) -> Principal:
         """Return who sends a request.
+
+        Args:
+            peer: address that it comes from; None when it has none.
+            headers: its headers.
 
         Raises:
             UnauthenticatedError: when the credentials are missing or not valid.
         """
-        if credentials.authorization:
-            return self._by_token(credentials.authorization)
-        if self.proxy is not None and self.proxy.trusts(credentials.peer):
-            user = self.proxy.principal(credentials.users, credentials.groups)
+        if "authorization" in headers:
+            return self._by_token(headers.getlist("authorization"))
+        if self.proxy is not None and self.proxy.trusts(peer):
+            groups = self.proxy.groups_header
+            user = self.proxy.principal(
+                headers.getlist(self.proxy.user_header), headers.getlist(groups) if groups else ()
+            )
             if user is None:
                 raise _unauthenticated("the proxy named no user, or more than one")
             return user
         if self.open:
             # Another program than `tidemark serve` may have opened the socket to others.
-            if is_other_machine(credentials.peer):
+            if is_other_machine(peer):
                 raise _unauthenticated(
                     "there is no token yet, and without one only this machine may call; on the server run: "
                     "tidemark token create root --role admin --database-url ..."
                 )
-            if is_foreign_name(credentials.host):
+            if is_foreign_name(headers.get("host")):
                 raise _unauthenticated(
                     f"there is no token yet, and without one requests must use a local host name, such as localhost, "
-                    f"not {credentials.host!r}"
+                    f"not {headers.get('host')!r}"
                 )
             return LOOPBACK
         raise _unauthenticated(_NO_CREDENTIALS)

@@ -11,10 +11,9 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from structlog.contextvars import bind_contextvars
 
-from tidemark.controller.base.actor import set_actor
 from tidemark.controller.base.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
-from tidemark.controller.base.principal import Need, Principal
-from tidemark.controller.server.access.authenticator import Credentials, RateLimit
+from tidemark.controller.base.principal import Need, Principal, set_actor
+from tidemark.controller.server.access.authenticator import RateLimit
 from tidemark.controller.server.process.service import Service
 from tidemark.models.base.text import format_number
 
@@ -121,38 +120,29 @@ async def authorize(request: Request) -> Principal | None:
     service: Service = request.app.state.service
     operation = getattr(request.scope["route"], "operation_id", None)
     need = need_of(operation)
-    jobs = _jobs(request, need)
-    _log_names(request, need)
+    in_query = need is not None and need.without_job is not None
+    named = request.query_params if in_query else request.path_params
+    bind_contextvars(**{name: named[name] for name in ("job", "stream") if name in named})
+    # Each has to be in reach, also where the handler takes only one.
+    jobs: list[str | None] = [*request.query_params.getlist("job")] if in_query else [named.get("job")]
     if need is None or (operation == "getMetrics" and service.settings.metrics_open):
         return None
     if not service.authenticator.fresh:
         await run_in_threadpool(service.authenticator.refresh)
     peer = request.client.host if request.client else None
     try:
-        principal = service.authenticator.authenticate(_credentials(service, request, peer))
+        principal = service.authenticator.authenticate(peer, request.headers)
     except UnauthenticatedError:
         _count(service.rates.of(None), ("peer", peer))
         raise
     bind_contextvars(principal=principal.name)
     request.state.caller = _caller(principal, peer)
     _count(service.rates.of(need.right), request.state.caller)
-    for job in jobs:
+    for job in jobs or [None]:
         if not principal.may(need, job):
             raise _forbidden(principal, need, job)
     set_actor(principal)
     return principal
-
-
-def _jobs(request: Request, need: Need | None) -> list[str | None]:
-    """Return the jobs that a request names; each has to be in reach, also where the handler takes only one."""
-    if need is not None and need.without_job is not None:
-        return [*request.query_params.getlist("job")] or [None]
-    return [request.path_params.get("job")]
-
-
-def _log_names(request: Request, need: Need | None) -> None:
-    named = request.path_params if need is None or need.without_job is None else request.query_params
-    bind_contextvars(**{name: named[name] for name in ("job", "stream") if name in named})
 
 
 async def _principal(principal: Annotated[Principal | None, Depends(authorize)]) -> Principal:
@@ -162,17 +152,6 @@ async def _principal(principal: Annotated[Principal | None, Depends(authorize)])
 
 ThePrincipal = Annotated[Principal, Depends(_principal)]
 """Who sends the request."""
-
-
-def _credentials(service: Service, request: Request, peer: str | None) -> Credentials:
-    proxy, headers = service.authenticator.proxy, request.headers
-    return Credentials(
-        peer=peer,
-        host=headers.get("host"),
-        authorization=headers.getlist("authorization"),
-        users=headers.getlist(proxy.user_header) if proxy else (),
-        groups=headers.getlist(proxy.groups_header) if proxy and proxy.groups_header else (),
-    )
 
 
 async def _caller_of(request: Request, principal: ThePrincipal) -> Caller:

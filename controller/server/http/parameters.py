@@ -12,7 +12,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import WithJsonSchema
 
-from tidemark.controller.base.errors import ErrorItem, InvalidParameterError, NotAcceptableError
+from tidemark.controller.base.errors import ErrorItem, InvalidParameterError
 from tidemark.controller.server.process.service import Service
 from tidemark.models.base.names import ACTIONS, MAX_LENGTH, name_problem
 
@@ -142,39 +142,6 @@ WhichStream = Annotated[StreamPath, Depends(which_stream)]
 
 WhichJoin = Annotated[JoinPath, Depends(_which_join)]
 """The join that the path names."""
-
-
-_JSON = "application/json"
-_RANGES = (_JSON, "application/*", "*/*")
-"""Media ranges that include JSON, the most specific first."""
-
-_WEIGHT = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)", re.IGNORECASE)
-
-
-def takes_json(accept: str) -> bool:
-    """Return whether an Accept header allows JSON; a weight that cannot be read counts as 1."""
-    weights: dict[str, float] = {}
-    for part in accept.split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        found = next(filter(None, map(_WEIGHT.fullmatch, parameters)), None)
-        weights[name.lower()] = 1.0 if found is None else float(found[1])
-    # The most specific range decides (RFC 9110, 12.5.1); an empty header excludes nothing.
-    return not accept.strip() or next((weights[name] > 0 for name in _RANGES if name in weights), False)
-
-
-async def check_accept(accept: Annotated[list[str] | None, Header(include_in_schema=False)] = None) -> None:
-    """Check the headers ``Accept`` of a request.
-
-    Raises:
-        NotAcceptableError: when they allow no JSON.
-    """
-    found = ", ".join(accept or ())
-    if not takes_json(found):
-        raise NotAcceptableError(f"the answer is {_JSON}, and Accept is {found!r}; send {_JSON} or */*")
-
-
-TakesJson = Depends(check_accept)
-"""Rejects callers that accept no JSON."""
 
 
 MAX_WAIT_SECONDS = 60

@@ -26,7 +26,7 @@ from tidemark.controller.base.errors import (
 )
 from tidemark.controller.reports.take_reports import StoredReceipt
 from tidemark.controller.server.http.authorize import authorize
-from tidemark.controller.server.http.parameters import check_accept, reject_unknown
+from tidemark.controller.server.http.parameters import reject_unknown
 from tidemark.controller.server.process.service import Service
 from tidemark.controller.server.schemas.bounds import Receipt
 from tidemark.models.base.text import format_number
@@ -197,9 +197,7 @@ async def check_request(request: Request) -> None:
 
     Raises:
         UnauthenticatedError, ForbiddenError, TooManyRequestsError: as ``authorize`` does.
-        NotAcceptableError: when the caller accepts no JSON.
         InvalidParameterError: for a query parameter that the route does not have.
     """
     await authorize(request)
-    await check_accept(request.headers.getlist("accept"))
     await reject_unknown(request)

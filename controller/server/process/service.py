@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
 from prometheus_client import CollectorRegistry
+from sqlalchemy.orm import Session
 
 from tidemark.controller.base.background import LimitedRuns, Watchdog
 from tidemark.controller.base.clock import Clock, SteadyClock
@@ -38,6 +40,8 @@ from tidemark.controller.view.alerts.notifier import Notifier, destinations_in, 
 from tidemark.controller.view.metrics.scrape import Scrape
 from tidemark.controller.view.state.overviews import Overviews
 from tidemark.models.evidence.skew import SkewRule
+
+_log = logging.getLogger(__name__)
 
 _BODIES_AT_ONCE = 8
 """Bodies of the maximum size that are read at once."""
@@ -84,6 +88,18 @@ class Service:
     """The destinations by name."""
     gates: GateKeeper
     """Asks outside gates about rollouts."""
+
+    def decide(self, session: Session, stream_id: int, now_us: int) -> None:
+        """Decide a stream within the write that changed it, so that its answer and the next read agree with it.
+
+        When the decision fails, the write stands, and the loop tries again.
+        """
+        try:
+            with session.begin_nested():
+                self.decider.decide_within(session, stream_id, now_us)
+        except Exception:  # noqa: BLE001 - the write is what was asked for
+            _log.exception("stream %d could not be decided with its change", stream_id)
+            self.loop.failures.inc()
 
 
 def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.monotonic) -> Service:

@@ -70,7 +70,9 @@ def list_all(which: WhichStream, service: TheService, paging: ThePaging) -> Repo
         stream_id = get_stream(session, which.job, which.stream).id
         rows = list_reports(session, stream_id, before, paging.rows)
     page, next_cursor = paging.cut(rows, lambda row: (row.seen_us, row.id))
-    return ReportPage(reports=[ReportSummary.of(row) for row in page], next_cursor=next_cursor)
+    return ReportPage(
+        reports=[ReportSummary.of(row, operator=row.operator.kind) for row in page], next_cursor=next_cursor
+    )
 
 
 @router.get(
@@ -102,6 +104,7 @@ def read(which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: Th
         sent = body_of(session, row)
     return ReportDetail.of(
         row,
+        operator=row.operator.kind,
         reread=None if sent is None else sent.reread,
         granule_us=None if sent is None else sent.granule_us,
         partitions=None if sent is None else [_partition(sent, part) for part in sent.counts.by_partition()],

@@ -25,7 +25,7 @@ from tidemark.controller.server.http.cursors import (
     decode_number_cursor,
     in_reach,
 )
-from tidemark.controller.server.http.etags import etag, precondition
+from tidemark.controller.server.http.etags import etag
 from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import DryRun, StreamPath, TheService, WhichStream
 from tidemark.controller.server.http.request_body import JsonBody
@@ -40,9 +40,8 @@ from tidemark.controller.server.schemas.rollouts import (
 )
 from tidemark.controller.server.schemas.specs import PolicyAnswer
 from tidemark.controller.server.schemas.views import event_answer, rollout_answer
-from tidemark.controller.server.spec_routes.consequences import decide_now
-from tidemark.controller.specs.kinds import ChangeRequest
-from tidemark.controller.specs.store import set_paused
+from tidemark.controller.specs.change import ChangeRequest
+from tidemark.controller.specs.store import POLICY, set_paused, version_of
 from tidemark.controller.specs.streams import get_stream, history_of, list_events, lock_known_stream
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import State
@@ -233,15 +232,14 @@ def _set_paused(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
-        stream_id = stream.id
-        done = set_paused(ChangeRequest(session, now_us, precondition(None), reason), stream, paused=paused)
-        if done.before is not None:
-            # Pausing does not make a bound that failed worth another try.
-            carry_failures(session, stream_id, done.before.generation, done.stored.generation)
-        response.headers["ETag"] = etag(done.version)
+        before, stored = set_paused(ChangeRequest(session, now_us, reason), stream, paused=paused)
+        # Pausing does not make a bound that failed worth another try.
+        carry_failures(session, stream.id, before.generation, stored.generation)
+        response.headers["ETag"] = etag(version_of(session, POLICY, stream, stored))
+        service.decide(session, stream.id, now_us)
     if not dry_run:
-        decide_now(service, stream_id)
-    return PolicyAnswer.of(done.stored)
+        service.database.answers_changed()
+    return PolicyAnswer.of(stored)
 
 
 _events = APIRouter(tags=["events"])

@@ -17,13 +17,14 @@ from tidemark.controller.control.retention.delete_stream import (
     version_of,
 )
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
-from tidemark.controller.server.http.etags import IfMatch, IfNoneMatch, answered, check_match, etag
+from tidemark.controller.server.http.etags import IfMatch, IfNoneMatch, answered, etag
 from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import DryRun, NeededReason, TheService, WhichStream
 from tidemark.controller.server.schemas.bounds import Prediction, PredictionPage, Realised
 from tidemark.controller.server.schemas.fleet import StreamAdopted, StreamDeleted
 from tidemark.controller.server.schemas.streams import StreamStatus
 from tidemark.controller.server.schemas.views import stream_status
+from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.store import check_not_joined, get_slo
 from tidemark.controller.specs.streams import get_stream, lock_known_stream
 from tidemark.models.base.defaults import PREDICTION_MIN_ROWS
@@ -150,8 +151,8 @@ def delete(
     now_us = service.clock()
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
-        stream_id, version = stream.id, etag(version_of(session, stream))
-        check_match(if_match, version, "this stream", required=not dry_run)
+        stream_id, version = stream.id, version_of(session, stream)
+        ChangeRequest(session, now_us, reason, if_match).check(version, "this stream", required=not dry_run)
         check_not_joined(session, get_slo(session, stream_id))
         if not while_reporting:
             check_quiet(session, stream, now_us, service.cache)
@@ -159,5 +160,5 @@ def delete(
     if not dry_run:
         service.decider.forget(stream_id)
         service.database.answers_changed()
-    response.headers["ETag"] = version
+    response.headers["ETag"] = etag(version)
     return StreamDeleted(job=which.job, stream=which.stream, dry_run=dry_run, **held)

@@ -19,10 +19,6 @@ class PinnedStream(Answer):
     """The bound that the pin puts in force, in milliseconds; null when it is not known or the pin changes nothing."""
     from_bound_ms: int | None
     """The bound that it replaces, in milliseconds: the one in use, in Live the effective one; null without reports."""
-    completeness_ppm: int | None
-    """Share that would be admitted under the pin's bound, in parts per million; null when it is not known."""
-    latency_wall_ms: int | None
-    """Mean wall latency of windows under it, in milliseconds; null when it is not known."""
     text: str
     """What it costs against the bound that it replaces, in words."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.server.schemas.bounds import Published, RecommendationAnswer
 from tidemark.models.recommend.promise import Transition
-from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import Policy, Slo
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class SloAnswer(Slo):
     @classmethod
     def of(cls, slo: Spec[Slo]) -> Self:
         """Return an SLO as it is answered."""
-        return cls(**values_of(slo.value), generation=slo.generation, updated_us=slo.updated_us)
+        return made_of(cls, slo.value, generation=slo.generation, updated_us=slo.updated_us)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class PolicyAnswer(Policy):
     @classmethod
     def of(cls, policy: Spec[Policy]) -> Self:
         """Return a policy as it is answered."""
-        return cls(**values_of(policy.value), generation=policy.generation, updated_us=policy.updated_us)
+        return made_of(cls, policy.value, generation=policy.generation, updated_us=policy.updated_us)
 
 
 @dataclass(frozen=True, kw_only=True)

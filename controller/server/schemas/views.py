@@ -61,7 +61,6 @@ from tidemark.models.recommend.choice import rows_that_certify
 from tidemark.models.recommend.promise import Transition
 from tidemark.models.recommend.steps import because, deciding_step
 from tidemark.models.rollout.machine import allowed
-from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.pin import StoredPin
 
 
@@ -97,9 +96,8 @@ def bound_answer_of(
             reason=reason if pin is None else f"pinned to {pin.to} ({pin.why}): {reason}",
             pin=None if pin is None else pin.to,
         )
-    return BoundAnswer(
-        job=job, stream=stream, generation=published.generation, **values_of(answer_of(published))
-    )
+    answer = answer_of(published)
+    return made_of(BoundAnswer, answer, job=job, stream=stream, generation=published.generation)
 
 
 def published_answer(row: StreamRow, published: PublishedRow | None, pin: StoredPin | None) -> Published:

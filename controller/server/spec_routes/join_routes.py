@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import made_of
+from tidemark.controller.base.db.tables import StreamRow
 from tidemark.controller.base.errors import ErrorItem, InvalidBodyError
+from tidemark.controller.base.read_spec import parse_spec
 from tidemark.controller.control.decide.join_sides import judged_in, state_of
 from tidemark.controller.evidence.join_cache import JoinCache
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor
+from tidemark.controller.server.http.etags import IfNoneMatch, answered
 from tidemark.controller.server.http.openapi import says
-from tidemark.controller.server.http.parameters import JoinPath, TheService, WhichJob, WhichJoin
+from tidemark.controller.server.http.parameters import Reason, TheService, WhichJob, WhichJoin
+from tidemark.controller.server.http.request_body import JsonBody
 from tidemark.controller.server.schemas.joins import (
     JoinAnswer,
     JoinPage,
@@ -20,15 +25,14 @@ from tidemark.controller.server.schemas.joins import (
     JoinStateAnswer,
     NamedJoin,
 )
-from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
+from tidemark.controller.server.spec_routes.write import SpecWrite, TheWrite
+from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.joins import StoredJoin, delete_join, get_join, list_joins, put_join
-from tidemark.controller.specs.kinds import Write
 from tidemark.controller.specs.streams import streams_of_job
 from tidemark.models.base.names import name_problem
 from tidemark.models.base.target import PPM
 from tidemark.models.recommend.choice import rounded_up
 from tidemark.models.recommend.joint_bounds import estimated_common_ms, lost_ppm
-from tidemark.models.specs.fields import values_of
 from tidemark.models.specs.slo import JoinSlo
 
 _PATH = "/v1/jobs/{job}/joins"
@@ -47,11 +51,76 @@ def list_all(job: WhichJob, service: TheService, paging: ThePaging) -> JoinPage:
         page, next_cursor = paging.cut(joins, lambda join: (join.name,))
         return JoinPage(
             joins=[
-                NamedJoin(join=join.name, **values_of(_answer(session, join, service.cache.joins)))
+                made_of(NamedJoin, _answer(session, join, service.cache.joins), join=join.name)
                 for join in page
             ],
             next_cursor=next_cursor,
         )
+
+
+@router.get(
+    f"{_PATH}/{{join}}",
+    **says("getJoin", "Read a join", "JoinAnswer", 304, 404, kinds={404: "join-not-found"}),
+)
+def read_join(which: WhichJoin, service: TheService, if_none_match: IfNoneMatch = None) -> Response:
+    """Return the SLO on the output of a join, what it needs of each stream, and what is left of its budget.
+
+    The ETag is the SLO's: how the join is doing changes without it.
+    """
+    with service.database.read() as session:
+        join = get_join(session, which.job, which.join)
+        return answered(_answer(session, join, service.cache.joins), if_none_match, join.version(session))
+
+
+@router.put(
+    f"{_PATH}/{{join}}",
+    **says(
+        "putJoin",
+        "Set a join",
+        "JoinAnswer",
+        404,
+        409,
+        412,
+        428,
+        body="JoinSlo",
+        kinds={409: "join-refused"},
+    ),
+)
+def set_join(which: WhichJoin, body: JsonBody, asked: TheWrite, *, reason: Reason) -> Response:
+    """Set the SLO on the joined output of streams of one query, whole. It decides about their bounds from then on.
+
+    Each stream needs an SLO of its own, whose caps, objective and budget go on to hold, and can be a side of one join.
+    Mode Live is rejected.
+    """
+    slo = parse_spec(JoinSlo, body)
+    problems = ((number, name_problem(name)) for number, name in enumerate(slo.streams))
+    errors = tuple(ErrorItem(f"/streams/{number}", problem) for number, problem in problems if problem)
+    if errors:
+        raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
+    with asked.change(reason) as change:
+        _decide(asked, change, put_join(change, which.job, which.join, slo)[1])
+        # The decisions have stored the bounds that they rest on.
+        join = get_join(change.session, which.job, which.join)
+        answer = _answer(change.session, join, asked.service.cache.joins, dry_run=asked.dry_run)
+        return answered(answer, None, join.version(change.session))
+
+
+@router.delete(
+    f"{_PATH}/{{join}}",
+    **says("deleteJoin", "Delete a join", "JoinAnswer", 404, 412, 428, kinds={404: "join-not-found"}),
+)
+def remove_join(which: WhichJoin, asked: TheWrite, *, reason: Reason) -> JoinAnswer:
+    """Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on."""
+    with asked.change(reason) as change:
+        join, streams = delete_join(change, which.job, which.join)
+        _decide(asked, change, streams)
+        return _answer(change.session, join, asked.service.cache.joins, dry_run=asked.dry_run)
+
+
+def _decide(asked: SpecWrite, change: ChangeRequest, streams: Sequence[StreamRow]) -> None:
+    change.session.flush()
+    for stream in streams:
+        asked.service.decide(change.session, stream.id, change.now_us)
 
 
 def _answer(session: Session, join: StoredJoin, cache: JoinCache, *, dry_run: bool = False) -> JoinAnswer:
@@ -62,8 +131,9 @@ def _answer(session: Session, join: StoredJoin, cache: JoinCache, *, dry_run: bo
     judged = judged_in(session, join.slo, state.newest)
     lost, budget = lost_ppm(judged), PPM - join.slo.target_ppm
     query_ids = {None if row is None else row.query_id for row in state.newest}
-    return JoinAnswer(
-        **values_of(join.slo),
+    return made_of(
+        JoinAnswer,
+        join.slo,
         updated_us=join.updated_us,
         dry_run=dry_run,
         state=JoinStateAnswer.of(
@@ -92,61 +162,3 @@ def _answer(session: Session, join: StoredJoin, cache: JoinCache, *, dry_run: bo
             ],
         ),
     )
-
-
-def _read(request: SpecRequest, which: JoinPath) -> tuple[object, str]:
-    session = request.session
-    join = get_join(session, which.job, which.join)
-    return _answer(session, join, request.service.cache.joins), join.version(session)
-
-
-def _write(request: SpecRequest, which: JoinPath, value: JoinSlo) -> Write[StoredJoin]:
-    problems = ((number, name_problem(name)) for number, name in enumerate(value.streams))
-    errors = tuple(
-        ErrorItem(f"/streams/{number}", problem) for number, problem in problems if problem is not None
-    )
-    if errors:
-        raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
-    return put_join(request, which.job, which.join, value)
-
-
-def _written(request: SpecRequest, done: Write[StoredJoin], _streams: Sequence[int]) -> JoinAnswer:
-    session, join = request.session, done.stored
-    if done.version and not request.dry_run:
-        # The decisions have stored the bounds that they rest on.
-        join = get_join(session, join.job, join.name)
-    return _answer(session, join, request.service.cache.joins, dry_run=request.dry_run)
-
-
-_ROUTES = SpecRoutes(
-    path=f"{_PATH}/{{join}}",
-    noun="Join",
-    body=JoinSlo,
-    which=WhichJoin,
-    answers=(JoinAnswer, JoinAnswer),
-    read=_read,
-    write=_write,
-    remove=lambda request, which: delete_join(request, which.job, which.join),
-    answer=_written,
-    get=Operation(
-        "Read a join",
-        "Return the SLO on the output of a join, what it needs of each stream, and what is left of its budget.\n\n"
-        "The ETag is the SLO's: how the join is doing changes without it.",
-        {404: "join-not-found"},
-    ),
-    put=Operation(
-        "Set a join",
-        "Set the SLO on the joined output of streams of one query, whole. It decides about their bounds from then "
-        "on.\n\n"
-        "Each stream needs an SLO of its own, whose caps, objective and budget go on to hold, and can be a side of one "
-        "join. Mode Live is rejected.",
-        {404: "", 409: "join-refused"},
-    ),
-    delete=Operation(
-        "Delete a join",
-        "Delete the SLO on a join's output and return it as it was. Its streams go by their own SLOs from then on.",
-        {404: "join-not-found"},
-    ),
-)
-
-router.include_router(routes_of(_ROUTES))

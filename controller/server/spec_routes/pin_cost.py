@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from sqlalchemy.orm import Session
 
-from tidemark.controller.base.answer import milliseconds
 from tidemark.controller.base.db.tables import ReportRow, StreamRow
 from tidemark.controller.control.bounds.acknowledgements import own_bound_ms
 from tidemark.controller.control.bounds.publication import answer_of, last_published
 from tidemark.controller.control.decide.load import read_evidence
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.reports.live import newest_state
 from tidemark.controller.reports.store import effective_bound_of
 from tidemark.controller.server.schemas.pins import PinnedStream
 from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.base.duration import format_about, format_duration
-from tidemark.models.base.target import PPM
 from tidemark.models.evidence.curve import Curve, CurvePoint
 from tidemark.models.protocol.messages import PublishedAnswer
 from tidemark.models.recommend.choice import percent_of
@@ -40,42 +35,39 @@ _WHEN = {
 
 def cost_of(session: Session, cache: EvidenceCache, stream: StreamRow, scope: PinScope) -> PinnedStream:
     """Return what setting or removing the pin on ``scope`` does to a stream."""
-    cost = partial(_cost, stream)
+    bound_ms, from_bound_ms, text = _cost(session, cache, stream, scope)
+    return PinnedStream(
+        job=stream.job,
+        stream=stream.stream,
+        bound_ms=bound_ms,
+        from_bound_ms=from_bound_ms,
+        text=f"{stream.job}/{stream.stream}: {text}",
+    )
+
+
+def _cost(
+    session: Session, cache: EvidenceCache, stream: StreamRow, scope: PinScope
+) -> tuple[int | None, int | None, str]:
+    """Return the bound that the pin puts in force, the one that it replaces, and what that costs."""
     pin = pin_in_force(session, stream.job, stream.stream)
     if pin is not None and pin.on_what != scope:
-        return cost(f"stays pinned to {pin.to} {pin.why}")
+        return None, None, f"stays pinned to {pin.to} {pin.why}"
     published = last_published(session, stream.id)
     answer = PublishedAnswer("Off", None, "") if published is None else answer_of(published)
     if pin is None and answer.mode == "Live":
-        return cost("live control takes over again")
-    horizon_ms = horizon_ms_of(session, stream.id)
-    horizon = horizon_of(session, stream.id, horizon_ms)
+        return None, None, "live control takes over again"
     bound_ms = own_bound_ms(session, stream.id) if answer.bound_ms is None else answer.bound_ms
-    if horizon is None:
-        return cost(NO_REPORTS, bound_ms=bound_ms)
-    from_bound_ms = _from_bound_ms(session, horizon.newest)
+    basis = read_evidence(session, stream.id, horizon_ms_of(session, stream.id), cache)
+    if basis is None:
+        return bound_ms, None, NO_REPORTS
+    newest = basis.horizon.newest
+    from_bound_ms = _from_bound_ms(session, newest)
     if bound_ms is None:
-        return cost("not known: the job never ran with its own bound", from_bound_ms=from_bound_ms)
+        return None, from_bound_ms, "not known: the job never ran with its own bound"
     if bound_ms == from_bound_ms:
-        return cost(f"{_bound(bound_ms)} is in use already", bound_ms=bound_ms, from_bound_ms=from_bound_ms)
-    basis = read_evidence(session, stream.id, horizon_ms, cache)
-    assert basis is not None
-    text = cost_text(basis.curve, bound_ms, from_bound_ms, _WHAT_CLOSES.get(horizon.newest.operator))
-    point = basis.curve.at(bound_ms * 1_000)
-    return cost(
-        text + _WHEN.get(answer.mode, ""),
-        bound_ms=bound_ms,
-        from_bound_ms=from_bound_ms,
-        completeness_ppm=(point.rows - point.late) * PPM // point.rows if point.rows else None,
-        latency_wall_ms=milliseconds(_latency_us(point, basis.curve.at(from_bound_ms * 1_000))),
-    )
-
-
-def _cost(stream: StreamRow, text: str, **figures: int | None) -> PinnedStream:
-    known = dict.fromkeys(("bound_ms", "from_bound_ms", "completeness_ppm", "latency_wall_ms")) | figures
-    return PinnedStream(
-        job=stream.job, stream=stream.stream, text=f"{stream.job}/{stream.stream}: {text}", **known
-    )
+        return bound_ms, from_bound_ms, f"{_bound(bound_ms)} is in use already"
+    text = cost_text(basis.curve, bound_ms, from_bound_ms, _WHAT_CLOSES.get(newest.operator.kind))
+    return bound_ms, from_bound_ms, text + _WHEN.get(answer.mode, "")
 
 
 def _from_bound_ms(session: Session, newest: ReportRow) -> int:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy.orm import Session
 
 from tidemark.controller.base.answer import made_of
-from tidemark.controller.base.db.epoch import epoch_of
+from tidemark.controller.base.db.tables import StreamRow
 from tidemark.controller.base.errors import ErrorItem, InvalidParameterError
+from tidemark.controller.base.principal import Principal
+from tidemark.controller.base.read_spec import parse_spec
 from tidemark.controller.control.rollout.pinned import publish_pinned
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import PinBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_cursor, in_reach
+from tidemark.controller.server.http.etags import IfNoneMatch, answered
 from tidemark.controller.server.http.openapi import says
-from tidemark.controller.server.http.parameters import TheService, check_names
+from tidemark.controller.server.http.parameters import Reason, TheService, check_names
+from tidemark.controller.server.http.request_body import JsonBody
+from tidemark.controller.server.process.service import Service
 from tidemark.controller.server.schemas.pins import PinAnswer, PinnedStream, PinPage
 from tidemark.controller.server.spec_routes.pin_cost import cost_of
-from tidemark.controller.server.spec_routes.routes import Operation, SpecRequest, SpecRoutes, routes_of
-from tidemark.controller.specs.kinds import Write
+from tidemark.controller.server.spec_routes.write import SpecWrite, TheWrite
+from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.pins import (
     existing_pin,
     list_pins,
@@ -92,81 +98,85 @@ def list_all(service: TheService, principal: ThePrincipal, paging: ThePaging) ->
     return PinPage(pins=list(page), next_cursor=next_cursor)
 
 
+@router.get("/v1/pin", **says("getPin", "Read a pin", "PinAnswer", 304, 404, kinds={404: "pin-not-set"}))
+def read_pin(
+    scope: _TheScope, service: TheService, principal: ThePrincipal, if_none_match: IfNoneMatch = None
+) -> Response:
+    """Return the pin on just this scope, and what it does to each stream in reach.
+
+    Without `job` it is the fleet's pin. The status of a stream has the pin in force. The ETag is the pin's: what it
+    does may change without it.
+    """
+    with service.database.read() as session:
+        pin = existing_pin(session, scope)
+        answer = _answer(session, service, principal, pin)
+        return answered(answer, if_none_match, version_of(session, pin))
+
+
+@router.put("/v1/pin", **says("putPin", "Set a pin", "PinAnswer", 412, 428, body="PinBody"))
+def put_pin(scope: _TheScope, body: JsonBody, asked: TheWrite) -> Response:
+    """Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.
+
+    A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then the
+    fleet's.
+    """
+    asked_for = parse_spec(PinBody, body)
+    with asked.change(asked_for.reason) as change:
+        # One flush for the whole fleet: no stream reads what is written for another.
+        with change.session.no_autoflush:
+            pin = StoredPin.on(scope, asked_for.to, asked_for.reason, change.now_us)
+            pin, streams = set_pin(change, pin, asked.service.database.limits)
+            tried = _published(asked, change, pin, streams)
+        version = version_of(change.session, pin)
+    return answered(tried or _committed(asked, pin), None, version)
+
+
+@router.delete(
+    "/v1/pin", **says("deletePin", "Take a pin away", "PinAnswer", 404, 412, kinds={404: "pin-not-set"})
+)
+def delete_pin(scope: _TheScope, asked: TheWrite, *, reason: Reason) -> PinAnswer:
+    """Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then.
+
+    If-Match may be left out: then whatever pin is there is taken away.
+    """
+    with asked.change(reason) as change, change.session.no_autoflush:
+        pin, streams = remove_pin(change, scope)
+        tried = _published(asked, change, pin, streams)
+    return tried or _committed(asked, pin)
+
+
+def _published(
+    asked: SpecWrite, change: ChangeRequest, pin: StoredPin, streams: Sequence[StreamRow]
+) -> PinAnswer | None:
+    """Publish to the streams that a write changed, and decide nothing; return what a dry run answers."""
+    session = change.session
+    publish_pinned(session, streams, change.now_us)
+    session.flush()
+    return _answer(session, asked.service, asked.principal, pin, dry_run=True) if asked.dry_run else None
+
+
+def _committed(asked: SpecWrite, pin: StoredPin) -> PinAnswer:
+    """Return what a write answers; the pin is in force by now."""
+    with asked.service.database.read() as session:
+        return _answer(session, asked.service, asked.principal, pin)
+
+
+def _answer(
+    session: Session, service: Service, principal: Principal, pin: StoredPin, *, dry_run: bool = False
+) -> PinAnswer:
+    until = time.monotonic() + (_DRY_RUN_SECONDS if dry_run else COST_SECONDS)
+    costs: list[PinnedStream] = []
+    rows = [row for row in streams_in(session, pin.on_what, lock=False) if principal.sees(row.job)]
+    for row in rows:
+        if costs and time.monotonic() > until:
+            break
+        costs.append(cost_of(session, service.cache, row, pin.on_what))
+    return made_of(PinAnswer, pin, streams=costs, more_streams=len(rows) - len(costs), dry_run=dry_run)
+
+
 def _invalid(parameter: str, reason: str) -> InvalidParameterError:
     return InvalidParameterError(f"{parameter}: {reason}", errors=(ErrorItem(parameter, reason),))
 
 
 def _place(pin: StoredPin) -> tuple[str, str]:
     return pin.job or "", pin.stream or ""
-
-
-def _answer(request: SpecRequest, pin: StoredPin) -> PinAnswer:
-    service, session = request.service, request.session
-    until = time.monotonic() + (_DRY_RUN_SECONDS if request.dry_run else COST_SECONDS)
-    found: list[PinnedStream] = []
-    rows = [row for row in streams_in(session, pin.on_what, lock=False) if request.principal.sees(row.job)]
-    for row in rows:
-        if found and time.monotonic() > until:
-            break
-        found.append(cost_of(session, service.cache, row, pin.on_what))
-    more = len(rows) - len(found)
-    return made_of(PinAnswer, pin, streams=found, more_streams=more, dry_run=request.dry_run)
-
-
-def _read(request: SpecRequest, which: PinScope) -> tuple[object, str]:
-    pin = existing_pin(request.session, which)
-    return _answer(request, pin), version_of(pin, epoch_of(request.session))
-
-
-def _write(request: SpecRequest, which: PinScope, value: PinBody) -> Write[StoredPin]:
-    pin = StoredPin.on(which, value.to, value.reason, request.now_us)
-    # One flush for the whole fleet: no stream reads what is written for another.
-    with request.session.no_autoflush:
-        return _published(request, set_pin(request, pin, request.service.database.limits))
-
-
-def _remove(request: SpecRequest, which: PinScope) -> Write[StoredPin]:
-    with request.session.no_autoflush:
-        return _published(request, remove_pin(request, which))
-
-
-def _published(request: SpecRequest, done: Write[StoredPin]) -> Write[StoredPin]:
-    """Publish to the streams that a write changed, and decide nothing: the pin is in force by now."""
-    publish_pinned(request.session, done.streams, request.now_us)
-    return replace(done, streams=())
-
-
-_ROUTES = SpecRoutes(
-    path="/v1/pin",
-    noun="Pin",
-    body=PinBody,
-    which=_TheScope,
-    answers=(PinAnswer, PinAnswer),
-    read=_read,
-    write=_write,
-    remove=_remove,
-    answer=lambda request, done, _: _answer(request, done.stored),
-    reason_in_body=True,
-    deletes_any=True,
-    get=Operation(
-        "Read a pin",
-        "Return the pin on just this scope, and what it does to each stream in reach.\n\n"
-        "Without `job` it is the fleet's pin. The status of a stream has the pin in force. The ETag is the pin's: what "
-        "it does may change without it.",
-        {404: "pin-not-set"},
-    ),
-    put=Operation(
-        "Set a pin",
-        "Hold a stream, all streams of a job, or without `job` the whole fleet; the answer says what it costs.\n\n"
-        "A pin also holds streams that appear later. The most specific one wins: the stream's, then its job's, then "
-        "the fleet's.",
-    ),
-    delete=Operation(
-        "Take a pin away",
-        "Take a pin away; return it, and what that does to each stream. The next wider pin, if any, holds them then."
-        "\n\nIf-Match may be left out: then whatever pin is there is taken away.",
-        {404: "pin-not-set"},
-    ),
-)
-
-router.include_router(routes_of(_ROUTES))

@@ -21,7 +21,7 @@ def duration_of(text: str, option: str) -> int:
     Raises:
         ValueError: when it is not a duration.
     """
-    return read_option(parse_duration, _with_unit(text), option)
+    return read_option(parse_duration, with_unit(text), option)
 
 
 def milliseconds_of(text: str, option: str) -> int | None:
@@ -30,7 +30,7 @@ def milliseconds_of(text: str, option: str) -> int | None:
     Raises:
         ValueError: when it is not a duration, or finer than a millisecond.
     """
-    return read_option(read_duration, _with_unit(text), option)
+    return read_option(read_duration, with_unit(text), option)
 
 
 def read_option(read: Callable[[str], T], text: str, option: str) -> T:
@@ -67,18 +67,18 @@ def operator_of(window: str, slide: str | None, session_gap: str | None = None) 
         ValueError: when a duration is not valid, or the options exclude each other.
     """
     if session_gap is not None:
-        return read_option(session, _with_unit(session_gap), "--session-gap")
-    size = _with_unit(window)
+        return read_option(session, with_unit(session_gap), "--session-gap")
+    size = with_unit(window)
     if not duration_of(window, "--window"):
         if slide is not None:
             raise ValueError("--slide needs a --window above 0")
         return row_level()
     if slide is None:
         return read_option(tumbling, size, "--window")
-    return read_option(lambda text: sliding(size, text), _with_unit(slide), "--slide")
+    return read_option(lambda text: sliding(size, text), with_unit(slide), "--slide")
 
 
-def _with_unit(text: str) -> str:
+def with_unit(text: str) -> str:
     """Return the duration; a bare number gets the unit s, and that is said unless it is 0."""
     if not re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text):
         return text

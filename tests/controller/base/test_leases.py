@@ -286,9 +286,11 @@ def test_nobody_takes_a_shard_between_a_confirmation_and_its_commit(new_postgres
     database.close()
 
 
-def test_what_another_process_decides_is_left_to_it_by_turns_and_by_writes(url: str) -> None:
+def test_what_another_process_decides_is_left_to_it_by_turns_but_a_write_decides_what_it_changed(
+    url: str,
+) -> None:
     with Controller(url) as controller:
-        controller.report_all(REPORTS)
+        controller.report_all(REPORTS[:-1])
         service = controller.service
         other = keeper(service.database, "other", Steady())
         other.keep(now=True)
@@ -296,7 +298,9 @@ def test_what_another_process_decides_is_left_to_it_by_turns_and_by_writes(url: 
         other.keep(now=True)
         assert other.held == SHARDS
         assert controller.put("/slo", {"target_ppm": 900_000}).status_code == 200
-        assert controller.status()["recommended"] is None
+        assert controller.status()["recommended"]["current"] is True
+        controller.report(REPORTS[-1])
+        assert controller.status()["recommended"]["current"] is False
         tick = run_once(service.database, service.decider, service.loop, controller.clock())
         assert tick == Tick(decided=0, unchanged=1, failed=0)
         assert Decider(service.database, other, EvidenceCache(), Settings().fleet_limits).decide(

@@ -149,9 +149,11 @@ def test_every_line_of_a_request_carries_its_id_and_stream(
     def broken(*_: object) -> bool:
         raise RuntimeError("cannot decide")
 
-    monkeypatch.setattr(controller.service.decider, "decide", broken)
+    monkeypatch.setattr(controller.service.decider, "decide_within", broken)
     with captured() as stream:
-        controller.put("/slo", {"target_ppm": 900_000}, headers={"X-Request-Id": "of-this-request"})
+        answer = controller.put("/slo", {"target_ppm": 900_000}, headers={"X-Request-Id": "of-this-request"})
+    assert answer.status_code == 200, "the write stands though its decision fails"
+    assert controller.get("/slo").json()["target_ppm"] == 900_000
     body = lines(stream)
     assert len(body) >= 2, "the failed decision, and the request"
     for line in body:

@@ -359,7 +359,9 @@ def test_the_fleets_share_counts_other_streams_whose_narrowing_is_under_way_once
     for stream_id, mode in zip(
         [own, *streams], ["Live", "OnRestart", "Restart", "Live", "Live", "Off"], strict=True
     ):
-        session.add(PolicyRow(stream_id=stream_id, mode=mode, specification="{}", generation=1, updated_us=0))
+        session.add(
+            PolicyRow(stream_id=stream_id, mode=mode, specification=Policy(), generation=1, updated_us=0)
+        )
     session.flush()
     assert read_fleet_share(session, 400_000, steered(session)) == (2, 2)
     assert read_fleet_share(session, 400_000) == (3, 2), "its own is one of those"

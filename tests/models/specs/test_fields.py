@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ FIELDS = {(kind.__name__, field.name): field for kind in KINDS for field in spec
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_says_how_it_is_shown(kind: type[Slo | JoinSlo | Policy]) -> None:
+def test_every_field_says_how_it_is_shown(kind: Any) -> None:
     # Whether a stream is paused is set by actions of its own.
     assert {field.name for field in fields(kind)} - {"paused"} == {field.name for field in spec_fields(kind)}
 

@@ -47,7 +47,7 @@ class RecommendationRow(Base):
     transition: Mapped[Long | None]
     """What going there from the bound in use would do, as JSON; null without a bound."""
     fencing: Mapped[Whole | None]
-    """The fencing number of the lease that it was decided under; written last in its transaction."""
+    """The fencing number of the lease that the loop decided it under last; written last in its transaction."""
 
 
 class RecentBoundRow(Base):

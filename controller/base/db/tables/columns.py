@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar, cast
 
 from sqlalchemy import BigInteger, ForeignKey, Integer, LargeBinary, MetaData, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-from tidemark.models.base.read_json import read_object
+from tidemark.models.base.read_json import Reader, reader_of
 
 T = TypeVar("T")
 
@@ -49,15 +50,26 @@ class Base(DeclarativeBase):
 
 
 class AsJson(TypeDecorator[T]):
-    """A dataclass as JSON, or several in a tuple: what another release wrote is read as ``read_object`` reads it."""
+    """A dataclass as JSON, or several in a tuple: what another release wrote is read as ``read_object`` reads it.
+
+    Args:
+        kind: the dataclass, or a union of some that their field ``kind`` tells apart.
+        kept: how many texts are kept as they were read: what people set is read at every decision, and seldom changes.
+    """
 
     impl = Text
     cache_ok = True
 
-    def __init__(self, kind: type[T]) -> None:
-        """Take the dataclass."""
+    def __init__(self, kind: Any, kept: int = 0) -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.kept = kind, kept
+        read = cast("Reader", reader_of(kind))
+
+        def read_text(text: str) -> Any:
+            found = json.loads(text)
+            return tuple(map(read, found)) if isinstance(found, list) else read(found)
+
+        self._read = lru_cache(kept)(read_text)
 
     def process_bind_param(self, value: Any, _dialect: object) -> str | None:
         """Return what is stored."""
@@ -67,7 +79,4 @@ class AsJson(TypeDecorator[T]):
 
     def process_result_value(self, value: Any, _dialect: object) -> Any:
         """Return what was stored."""
-        found = None if value is None else json.loads(value)
-        if isinstance(found, list):
-            return tuple(read_object(self.kind, one) for one in found)
-        return None if found is None else read_object(self.kind, found)
+        return None if value is None else self._read(value)

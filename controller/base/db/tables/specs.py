@@ -6,6 +6,7 @@ from sqlalchemy import ForeignKey, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
+    AsJson,
     Base,
     Id,
     KeyName,
@@ -15,6 +16,11 @@ from tidemark.controller.base.db.tables.columns import (
     Whole,
     Word,
 )
+from tidemark.models.recommend.joint_bounds import JointChoice
+from tidemark.models.specs.slo import JoinSlo, Policy, Slo
+
+_KEPT = 4_096
+"""Some hundred bytes each."""
 
 
 class JoinRow(Base):
@@ -27,10 +33,10 @@ class JoinRow(Base):
     job: Mapped[Name]
     name: Mapped[Name]
     updated_us: Mapped[Whole]
-    specification: Mapped[Long]
-    """The SLO as JSON, with its ``schema_version``."""
-    choice: Mapped[Long | None]
-    """The bounds chosen last under it (``joins.store``), as JSON; null before the first choice."""
+    specification: Mapped[JoinSlo] = mapped_column(AsJson(JoinSlo, _KEPT))
+    """The SLO."""
+    choice: Mapped[JointChoice | None] = mapped_column(AsJson(JointChoice))
+    """The bounds chosen last under it; null before the first choice."""
 
 
 class SloRow(Base):
@@ -43,8 +49,8 @@ class SloRow(Base):
     target_ppm: Mapped[Whole]
     """As in the specification, for queries."""
     updated_us: Mapped[Whole]
-    specification: Mapped[Long]
-    """The SLO as JSON, with its ``schema_version``."""
+    specification: Mapped[Slo] = mapped_column(AsJson(Slo, _KEPT))
+    """The SLO."""
     join_id: Mapped[int | None] = mapped_column(ForeignKey("joins.id"))
     """The join whose output decides about the stream's bound; null without one."""
 
@@ -63,8 +69,8 @@ class PolicyRow(Base):
     """As in the specification, for queries."""
     paused_why: Mapped[Long | None]
     """Why it was paused by itself; null when the policy was set so."""
-    specification: Mapped[Long]
-    """The policy as JSON, with its ``schema_version``."""
+    specification: Mapped[Policy] = mapped_column(AsJson(Policy, _KEPT))
+    """The policy."""
 
 
 class PinRow(Base):

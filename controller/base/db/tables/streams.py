@@ -22,6 +22,7 @@ from tidemark.controller.base.db.tables.columns import (
     Whole,
     Word,
 )
+from tidemark.models.base.operators import Operator
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 
 
@@ -122,7 +123,7 @@ class ReportRow(Base):
     started_us: Mapped[Whole]
     """The same; the report as sent has the driver's own time."""
     duration_ms: Mapped[Whole]
-    operator: Mapped[Word]
+    operator: Mapped[Operator] = mapped_column(AsJson(Operator, kept=4_096))
     keys_per_row: Mapped[Whole]
     """Maximum number of keys of one row: above 1 for sliding windows."""
     output_mode: Mapped[Word]

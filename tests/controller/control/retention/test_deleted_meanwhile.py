@@ -40,7 +40,7 @@ from support.whole_stream import run_partitions
 
 pytestmark = pytest.mark.slow
 
-Rows = set[tuple[Any, ...]]
+Rows = set[tuple[str, ...]]
 Work = Callable[[RolledJob, int], None]
 
 
@@ -210,7 +210,7 @@ def rows_of(controller: Controller, stream_id: int) -> Rows:
     tables = [table for table in Base.metadata.sorted_tables if "stream_id" in table.c]
     with controller.service.database.read() as session:
         return {
-            (table.name, *row)
+            (table.name, *map(str, row))
             for table in tables
             for row in session.execute(select(table).where(table.c.stream_id == stream_id))
         }

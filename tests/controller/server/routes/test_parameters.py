@@ -27,20 +27,6 @@ def test_every_operation_rejects_a_parameter_that_it_does_not_have(controller: C
             )
 
 
-def test_every_operation_that_answers_json_rejects_who_takes_none(controller: Controller) -> None:
-    rejected = []
-    for path, operations in DOCUMENT["paths"].items():
-        for method, operation in operations.items():
-            if "406" in operation["responses"]:
-                address = path.replace("{rollout_id}", "1").replace("{token_id}", "1")
-                address = address.replace("{", "").replace("}", "")
-                answer = controller.http.request(method, address, headers={"Accept": "text/html"})
-                assert answer.status_code == 406, operation["operationId"]
-                rejected.append(operation["operationId"])
-    assert {"postReport", "getBound", "putSlo"} < set(rejected)
-    assert controller.get().status_code == 404
-
-
 def test_a_misspelt_dry_run_writes_nothing_and_says_how_it_is_spelt(controller: Controller) -> None:
     answer = controller.put("/slo", {"target_ppm": 990_000}, params={"dry_run": "All"})
     assert answer.status_code == 422

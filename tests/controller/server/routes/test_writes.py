@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,29 +239,3 @@ def test_an_unknown_kind_of_dry_run_is_refused_and_does_nothing(controller: Cont
     answer = put(controller, f"/slo?dryRun={value}", TARGET)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "dryRun")
     assert controller.get().status_code == 404
-
-
-# -- Accept --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("accept", "status"),
-    [
-        ("*/*", 200),
-        ("application/json", 200),
-        ("text/html, application/*;q=0.1", 200),
-        ("", 200),
-        ("text/html", 406),
-        ("application/json;q=0, */*", 406),
-        ("application/xml;q=1, */*;q=0", 406),
-    ],
-)
-def test_who_takes_no_json_is_refused_before_anything_is_done(
-    controller: Controller, accept: str, status: int
-) -> None:
-    answer = put(controller, "/slo", TARGET, Accept=accept)
-    assert answer.status_code == status, answer.text
-    assert controller.get().status_code == (200 if status == 200 else 404)
-    if status == 406:
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert json.loads(answer.text)["type"] == "urn:tidemark:problem:not-acceptable"

@@ -352,7 +352,7 @@ CREATE TABLE reports (
     seen_us BIGINT NOT NULL,
     started_us BIGINT NOT NULL,
     duration_ms BIGINT NOT NULL,
-    operator VARCHAR(20) NOT NULL,
+    operator TEXT NOT NULL,
     keys_per_row BIGINT NOT NULL,
     output_mode VARCHAR(20) NOT NULL,
     bound_ms BIGINT NOT NULL,
