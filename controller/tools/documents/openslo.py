@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from tidemark.models.base.target import PPM
-from tidemark.models.specs.fields import defaults_of
+from tidemark.models.specs.fields import defaults_of, spec_fields
 from tidemark.models.specs.slo import Slo
 
 PREFIX = "tidemark/"
@@ -27,16 +27,7 @@ PREFIX = "tidemark/"
 API_VERSION = "openslo/v1"
 """The version of OpenSLO that is written and read."""
 
-ANNOTATED = (
-    "window_ms",
-    "latency_cap_ms",
-    "on_conflict",
-    "confidence_ppm",
-    "horizon_ms",
-    "good_windows_ppm",
-    "state_cap_rows",
-    "worst_window_ppm",
-)
+ANNOTATED = tuple(one.name for one in spec_fields(Slo) if one.name not in {"target_ppm", "objective"})
 """Fields of an SLO that an annotation can give."""
 
 _MAX_NAME_LENGTH = 63
