@@ -18,7 +18,7 @@ from tidemark.spark_jobs.core.settings import SETTINGS
 from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND
 
 from support.patience import PATIENCE_S, until
-from support.tree import ROOT
+from support.tree import ROOT, parsed
 
 EXAMPLES = ROOT / "deploy" / "examples"
 LOOP = EXAMPLES / "spark-submit" / "keep-running.sh"
@@ -157,7 +157,7 @@ def test_the_operator_starts_the_example_job_as_it_wants_to_be() -> None:
 
 
 def test_the_scheduler_starts_the_example_job_as_it_wants_to_be() -> None:
-    tree = ast.parse(DAG.read_text(encoding="utf-8"))
+    tree = parsed(DAG.read_text(encoding="utf-8"))
     (line,) = (
         ast.literal_eval(node.value)
         for node in tree.body

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.import_graph import every_import
-from support.tree import FOLDERS, ROOT
+from support.tree import FOLDERS, ROOT, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,7 +185,7 @@ def same_names(sources: Mapping[str, str]) -> set[str]:
     counts = Counter(
         node.name
         for source in sources.values()
-        for node in ast.parse(source).body
+        for node in parsed(source).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     return {name for name, count in counts.items() if count > 1}
@@ -224,7 +224,7 @@ def test_no_comprehension_has_a_variable_that_its_module_imports_or_defines() ->
     """Python 3.12.0 to 3.12.3 (its issue 118513) takes the name for an unbound local in the function's next one."""
     found = []
     for path in [path for folder in FOLDERS for path in modules(folder)]:
-        module = ast.parse(path.read_text(encoding="utf-8"))
+        module = parsed(path.read_text(encoding="utf-8"))
         imported = [node for node in module.body if isinstance(node, ast.Import | ast.ImportFrom)]
         names = {name.asname or name.name for node in imported for name in node.names}
         names |= {node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.tree import ROOT, tree_files
+from support.tree import ROOT, parsed, tree_files
 
 _PRODUCT = ("models", "controller", "spark_jobs")
 _ITSELF = Path("models/base/text.py")
@@ -20,7 +20,7 @@ def test_no_text_formats_a_number_so_that_it_may_be_scientific(folder: str) -> N
         f"{path}:{node.lineno}"
         for path in tree_files()
         if path.suffix == ".py" and path.parts[0] == folder and path != _ITSELF
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        for node in ast.walk(parsed((ROOT / path).read_text(encoding="utf-8")))
         if isinstance(node, ast.FormattedValue) and _may_be_scientific(node.format_spec)
     ]
     assert found == []

@@ -20,7 +20,7 @@ from tidemark.models.protocol.messages import BoundAnswer, Report
 from tidemark.models.specs.slo import FreezeWindow
 
 from support.other_releases import with_unknown
-from support.tree import FOLDERS, ROOT
+from support.tree import FOLDERS, ROOT, parsed
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ TRIED_ELSEWHERE = {BoundAnswer, Report, Learned}
 def product() -> Iterator[tuple[Path, ast.Module]]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+            yield path, parsed(path.read_text(encoding="utf-8"))
 
 
 def calls(part: ast.AST, name: str) -> list[ast.Call]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support.docs import DOCS
 from support.layers import LAYERS, PACKAGES, imports
-from support.tree import FOLDERS, ROOT
+from support.tree import FOLDERS, ROOT, parsed
 
 __all__ = ["DOCUMENT", "architecture"]
 
@@ -69,7 +69,7 @@ def _below(folder: str, used: dict[str, set[str]]) -> set[str]:
 def _purpose(folder: Path) -> str:
     """Return the first paragraph of the docstring of a package, or of a module that stands among them."""
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    said = ast.get_docstring(parsed(path.read_text(encoding="utf-8"))) or ""
     return " ".join(said.split("\n\n")[0].replace("``", "`").split())
 
 

@@ -7,12 +7,12 @@ import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from support.tree import ROOT
+from support.tree import ROOT, parsed
 
 
 def imported_names(path: Path) -> list[str]:
     """Return the names that a module imports when it is imported itself, as ``package.module.name``."""
-    return list(_imported(_parsed(path.read_text(encoding="utf-8")).body))
+    return list(_imported(parsed(path.read_text(encoding="utf-8")).body))
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def every_import(source: str, package: str) -> tuple[tuple[int, str], ...]:
 
 
 def _every_import(source: str, package: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(_parsed(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, name.name) for name in names)
@@ -45,14 +45,6 @@ def _every_import(source: str, package: str) -> Iterator[tuple[int, str]]:
                     yield node.lineno, name
             case _:
                 pass
-
-
-def _parsed(source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except SystemError:
-        # Python 3.11, where the garbage is collected meanwhile and another thread parses too (python/cpython#106905).
-        return ast.parse(source)
 
 
 def our_modules(name: str) -> Iterator[Path]:

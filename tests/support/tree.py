@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
 import pytest
 
-__all__ = ["FOLDERS", "ROOT", "tree_files"]
+__all__ = ["FOLDERS", "ROOT", "parsed", "tree_files"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("models", "controller", "spark_jobs")
 """The folders that are imported as ``tidemark.<folder>``."""
+
+
+def parsed(source: str) -> ast.Module:
+    """Return the tree of a module's source."""
+    try:
+        return ast.parse(source)
+    except SystemError:
+        # Python 3.11, where another thread parses while the garbage is collected (python/cpython#106905).
+        return ast.parse(source)
 
 
 def tree_files(*folders: str) -> list[Path]:

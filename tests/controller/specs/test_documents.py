@@ -166,7 +166,7 @@ def test_all_that_is_wrong_with_an_slo_is_said_at_once() -> None:
         (SLO.replace("openslo/v1", "openslo.com/v2alpha"), "/apiVersion: openslo.com/v2alpha is another version"),
         (SLO.replace("tidemark/job", "team"), "tidemark/job is missing; write the job that the SLO is for, such as {"),
         (SLO.replace("tidemark/", ""), "tidemark/job and tidemark/stream are missing; write the job and the stream"),
-        (SLO.replace("latency_cap_ms", "latency_cap"), "tidemark/latency_cap is not one of tidemark/window_ms, "),
+        (SLO.replace("latency_cap_ms", "latency_cap"), "tidemark/latency_cap is not one of tidemark/latency_cap_ms, "),
         (SLO.replace('"900000"', '"15 min"'), "latency_cap_ms: '15 min' is not a whole number"),
         (SLO.replace("0.995", "0.9950001"), "/spec/objectives/0/target: 0.9950001 is finer than one part per million"),
         (SLO.replace("0.995", ".inf"), "/spec/objectives/0/target: it must be a number, not '.inf'"),
