@@ -18,7 +18,7 @@ __all__ = ["PATIENCE_S", "until", "until_async", "until_ready"]
 
 T = TypeVar("T")
 
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 """Longest wait for one event, in seconds."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.controller_app import Controller
+from support.reports import START_US
 from support.rolled_job import RolledJob
 from support.streams import SECOND
 
@@ -85,3 +86,18 @@ def test_a_batch_that_runs_again_with_the_same_rows_counts_once(controller: Cont
         )
     assert job.status()["completeness"] == before["completeness"]
     assert not job.events("BatchesRanAgain")
+
+
+def test_a_batch_of_a_restored_query_counts_although_another_query_reported_the_same_rows(
+    controller: Controller,
+) -> None:
+    """Two queries of one source have the same batches, until one of them goes on from an older checkpoint."""
+    rows = {
+        name: [("0", START_US - n * SECOND) for n in range(count)] for name, count in (("a", 20), ("b", 30))
+    }
+    for query_id, name, run in (("one", "b", 0), ("other", "a", 0), ("other", "b", 1)):
+        job = RolledJob(controller)
+        job.query_id, job.run_number = query_id, run
+        job.report(rows[name])
+    completeness = _totals(job)
+    assert completeness["rows"] + completeness["unjudged_rows"] == 30 + 20 + 30
