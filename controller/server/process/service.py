@@ -29,13 +29,12 @@ from tidemark.controller.control.decide.decider import Decider
 from tidemark.controller.control.decide.pace import Pace
 from tidemark.controller.control.gates.gate_keeper import GateKeeper
 from tidemark.controller.control.retention.upkeep import Upkeep
-from tidemark.controller.control.rollout.store import model_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.follow_reports import StreamEvidence
 from tidemark.controller.reports.group_commit import ReportWriter
 from tidemark.controller.server.access.authenticator import Authenticator, RateLimits
 from tidemark.controller.server.process.loop import Ticker
-from tidemark.controller.server.schemas.rollouts import RolloutAnswer
+from tidemark.controller.server.schemas.views import rollout_answer
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.controller.view.alerts.notifier import Notifier, destinations_in, make_notifier
 from tidemark.controller.view.metrics.scrape import Scrape
@@ -187,7 +186,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             database,
             decider,
             gates,
-            lambda row, stream: asdict(RolloutAnswer.of(model_of(row), stream)),
+            lambda row, stream: asdict(rollout_answer(row, stream)),
             counters=GateCounters(registry, gates),
             clock=clock,
             every_seconds=settings.tick_seconds,

@@ -15,7 +15,7 @@ from tidemark.controller.base.parse_body import parse_body
 from tidemark.controller.control.bounds.publication import SteeredStream
 from tidemark.controller.control.rollout.actions import approve, discard, get_rollout, lift, roll_back
 from tidemark.controller.control.rollout.failed_bounds import carry_failures
-from tidemark.controller.control.rollout.store import list_rollouts, model_of
+from tidemark.controller.control.rollout.store import list_rollouts
 from tidemark.controller.server.http.authorize import TOKENS, ThePrincipal
 from tidemark.controller.server.http.bodies import ReasonBody
 from tidemark.controller.server.http.cursors import (
@@ -39,7 +39,7 @@ from tidemark.controller.server.schemas.rollouts import (
     RolloutPage,
 )
 from tidemark.controller.server.schemas.specs import PolicyAnswer
-from tidemark.controller.server.schemas.views import event_answer
+from tidemark.controller.server.schemas.views import event_answer, rollout_answer
 from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.store import POLICY, set_paused, version_of
 from tidemark.controller.specs.streams import get_stream, history_of, list_events, lock_known_stream
@@ -144,7 +144,7 @@ def read(which: WhichStream, rollout_id: _RolloutId, service: TheService) -> Rol
         row = get_rollout(session, stream.id, rollout_id)
         history = history_of(session, stream.id, row.id, _HISTORY)
         shown = [event_answer(event, stream) for event in history]
-        return made_of(RolloutDetail, RolloutAnswer.of(model_of(row), stream), history=shown)
+        return made_of(RolloutDetail, rollout_answer(row, stream), history=shown)
 
 
 @_action("approve", "approveRollout", "Approve a rollout")
@@ -205,7 +205,7 @@ _rollouts.include_router(_of_stream)
 def _page(paging: Paging, pairs: Sequence[tuple[RolloutRow, StreamRow]]) -> RolloutPage:
     page, next_cursor = paging.cut(pairs, lambda pair: (pair[0].id,))
     return RolloutPage(
-        rollouts=[RolloutAnswer.of(model_of(row), stream) for row, stream in page], next_cursor=next_cursor
+        rollouts=[rollout_answer(row, stream) for row, stream in page], next_cursor=next_cursor
     )
 
 
@@ -219,7 +219,7 @@ def _act(
         steered = SteeredStream(session, stream, now_us, locked=True)
         row = act(steered, rollout_id, reason, service.decider.fleet)
         session.flush()
-        answer = RolloutAnswer.of(model_of(row), stream)
+        answer = rollout_answer(row, stream)
     if not dry_run:
         service.database.answers_changed()
     return answer

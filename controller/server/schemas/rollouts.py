@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal
 
-from tidemark.controller.base.answer import Answer, Page, made_of
-from tidemark.models.rollout.machine import allowed
+from tidemark.controller.base.answer import Answer, Page
 from tidemark.models.rollout.states import Act, Rollout
-
-if TYPE_CHECKING:
-    from tidemark.controller.base.db.tables import StreamRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +19,6 @@ class RolloutAnswer(Rollout):
     """Name of the stream."""
     may: tuple[Act, ...]
     """The actions that it allows now."""
-
-    @classmethod
-    def of(cls, rollout: Rollout, stream: StreamRow) -> Self:
-        """Return a rollout of a stream as it is answered."""
-        may = allowed(rollout.state, vetoed=rollout.vetoed)
-        return made_of(cls, rollout, job=stream.job, stream=stream.stream, may=may)
 
 
 class RolloutPage(Page):

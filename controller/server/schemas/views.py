@@ -12,6 +12,7 @@ from tidemark.controller.base.db.tables import (
     EventRow,
     PublishedRow,
     RecommendationRow,
+    RolloutRow,
     StreamRow,
 )
 from tidemark.controller.base.operator_file import Destination, destinations_of
@@ -59,6 +60,7 @@ from tidemark.models.protocol.messages import Applied, BoundAnswer
 from tidemark.models.recommend.choice import rows_that_certify
 from tidemark.models.recommend.promise import Transition
 from tidemark.models.recommend.steps import because, deciding_step
+from tidemark.models.rollout.machine import allowed
 from tidemark.models.specs.pin import StoredPin
 
 
@@ -147,6 +149,12 @@ def event_answer(row: EventRow, stream: StreamRow | None) -> Event:
     )
 
 
+def rollout_answer(row: RolloutRow, stream: StreamRow) -> RolloutAnswer:
+    """Return a rollout as an API answer."""
+    may = allowed(row.state, vetoed=row.vetoed)
+    return made_of(RolloutAnswer, model_of(row), job=stream.job, stream=stream.stream, may=may)
+
+
 _MAX_RANGES = 100
 """How many ranges of missing batches are listed for a query, the newest ones."""
 
@@ -205,7 +213,7 @@ def stream_status(
         coverage=[] if found is None else [_query(*each) for each in found.facts.coverage.items()],
         completeness=_completeness(found, provisional=provisional),
         budget=budget,
-        rollout=None if state.rollout is None else RolloutAnswer.of(model_of(state.rollout), row),
+        rollout=None if state.rollout is None else rollout_answer(state.rollout, row),
         notified=_notified(state, destinations),
         conditions=conditions,
     )
