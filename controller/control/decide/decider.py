@@ -16,12 +16,16 @@ from tidemark.controller.control.decide.decision import (
     steer,
     write,
 )
-from tidemark.controller.control.decide.load import Loaded, Version, load, read_version
+from tidemark.controller.control.decide.load import Loaded, Version, load, read_shortest, read_version
 from tidemark.controller.control.rollout.advance import advance_rollout, is_due
 from tidemark.controller.control.rollout.propose import changes_published
 from tidemark.controller.control.rollout.store import read_rules
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.reports.store import newest_report
+from tidemark.controller.specs.store import get_slo
+from tidemark.controller.specs.streams import get_stream
 from tidemark.models.rollout.restarts import FleetLimits
+from tidemark.models.specs.slo import Slo
 
 
 class Decider:
@@ -77,6 +81,21 @@ class Decider:
         loaded = None if stream is None else self._load(session, stream_id, now_us)
         if stream is not None and loaded is not None:
             self._write(stream, decide(loaded))
+
+    def read_ahead(self, job: str, stream: str, slo: Slo | None = None) -> None:
+        """Read the evidence for a decision that a write is about to make, so that its locks are not held for that.
+
+        Args:
+            job: the stream's job.
+            stream: its name.
+            slo: the SLO that is written; None for the one that it has.
+        """
+        with self._database.read() as session:
+            row = get_stream(session, job, stream)
+            newest, own = newest_report(session, row.id), get_slo(session, row.id)
+            chosen = slo if slo is not None or own is None else own.value
+            if newest is not None and chosen is not None:
+                read_shortest(session, chosen, newest, self.cache)
 
     def forget(self, stream_id: int) -> None:
         """Drop what is remembered of a stream that was deleted."""

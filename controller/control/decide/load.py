@@ -40,6 +40,7 @@ from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.transition import CutBucket, Situation
+from tidemark.models.specs.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +83,22 @@ class Loaded:
     """The bound in use as of its newest batch."""
 
 
+def read_shortest(
+    session: Session, slo: Slo, newest: ReportRow, cache: EvidenceCache
+) -> tuple[Horizon, HorizonFacts, Curve, Int64s]:
+    """Return the shortest horizon with the evidence that an SLO needs, and what is known over it."""
+    horizons = (Horizon(newest.stream_id, length_ms, newest) for length_ms in slo.horizons_ms)
+    read = ((horizon, *cache.everything(session, horizon)) for horizon in horizons)
+    return shortest_enough(((one, one[2].events(slo.target_ppm)) for one in read), slo.events_needed)
+
+
 def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loaded | None:
     """Return all that a decision is made from; None without an SLO or without reports."""
     session, newest = stream.session, stream.newest
     slo, policy = get_specs(session, stream.id)
     if slo is None or newest is None:
         return None
-    horizons = (Horizon(stream.id, length_ms, newest) for length_ms in slo.value.horizons_ms)
-    read = ((horizon, *cache.everything(session, horizon)) for horizon in horizons)
-    horizon, facts, curve, pace = shortest_enough(
-        ((one, one[2].events(slo.value.target_ppm)) for one in read), slo.value.events_needed
-    )
+    horizon, facts, curve, pace = read_shortest(session, slo.value, newest, cache)
     progress = progress_from(pace, _read_times(session, horizon), horizon, stream.now_us)
     join = side_of(session, slo.join_id, stream.id, cache.joins)
     situation = read_situation(

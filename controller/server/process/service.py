@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
@@ -40,6 +41,7 @@ from tidemark.controller.view.alerts.notifier import Notifier, destinations_in, 
 from tidemark.controller.view.metrics.scrape import Scrape
 from tidemark.controller.view.state.overviews import Overviews
 from tidemark.models.evidence.skew import SkewRule
+from tidemark.models.specs.slo import Slo
 
 _log = logging.getLogger(__name__)
 
@@ -89,10 +91,16 @@ class Service:
     gates: GateKeeper
     """Asks outside gates about rollouts."""
 
+    def read_ahead(self, job: str, stream: str, slo: Slo | None = None) -> None:
+        """Read the evidence for a decision that a write will make; the write says what is wrong with it."""
+        with suppress(Exception):
+            self.decider.read_ahead(job, stream, slo)
+
     def decide(self, session: Session, stream_id: int, now_us: int) -> None:
         """Decide a stream within the write that changed it, so that its answer and the next read agree with it.
 
-        When the decision fails, the write stands, and the loop tries again.
+        Its evidence is to be read ahead of the write: reports wait for the lock that this is done under. When the
+        decision fails, the write stands, and the loop tries again.
         """
         try:
             with session.begin_nested():

@@ -230,6 +230,7 @@ def _set_paused(
 ) -> PolicyAnswer:
     reason = parse_body(_REASON, body).reason
     now_us = service.clock()
+    service.read_ahead(which.job, which.stream)
     with service.database.write(keep=not dry_run) as session:
         stream = lock_known_stream(session, which.job, which.stream)
         before, stored = set_paused(ChangeRequest(session, now_us, reason), stream, paused=paused)

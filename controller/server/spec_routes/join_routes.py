@@ -97,7 +97,7 @@ def set_join(which: WhichJoin, body: JsonBody, asked: TheWrite, *, reason: Reaso
     errors = tuple(ErrorItem(f"/streams/{number}", problem) for number, problem in problems if problem)
     if errors:
         raise InvalidBodyError(f"{errors[0].pointer}: {errors[0].detail}", errors=errors)
-    with asked.change(reason) as change:
+    with asked.change(reason, which.job, slo.streams) as change:
         _decide(asked, change, put_join(change, which.job, which.join, slo)[1])
         # The decisions have stored the bounds that they rest on.
         join = get_join(change.session, which.job, which.join)

@@ -71,7 +71,7 @@ def set_slo(which: WhichStream, body: JsonBody, asked: TheWrite, *, reason: Reas
     has the unit in its value: "target": "99.5%", "latency_cap": "15 min".
     """
     slo = parse_spec(Slo, body)
-    with asked.change(reason) as change:
+    with asked.change(reason, which.job, [which.stream], slo) as change:
         stream = lock_stream(change.session, which.job, which.stream, asked.service.database.limits)
         stored = put_spec(change, SLO, stream, slo)
         answer = _followed(SloSet, stored, asked, change, stream)
@@ -137,7 +137,7 @@ def set_policy(which: WhichStream, body: JsonBody, asked: TheWrite, *, reason: R
     unchecked, and the status shows any conflict with the ceiling.
     """
     policy = parse_spec(Policy, body)
-    with asked.change(reason) as change:
+    with asked.change(reason, which.job, [which.stream]) as change:
         session = change.session
         stream = lock_stream(session, which.job, which.stream, asked.service.database.limits)
         before = get_policy(session, stream.id)
@@ -159,7 +159,7 @@ def set_policy(which: WhichStream, body: JsonBody, asked: TheWrite, *, reason: R
 )
 def delete_policy(which: WhichStream, asked: TheWrite, *, reason: Reason) -> PolicySet:
     """Delete the stream's policy and return it as it was. The default policy holds from then on, whose mode is Off."""
-    with asked.change(reason) as change:
+    with asked.change(reason, which.job, [which.stream]) as change:
         stream = lock_known_stream(change.session, which.job, which.stream)
         return _followed(PolicySet, delete_spec(change, POLICY, stream), asked, change, stream)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,6 +15,7 @@ from tidemark.controller.server.http.etags import IfMatch
 from tidemark.controller.server.http.parameters import DryRun, TheService
 from tidemark.controller.server.process.service import Service
 from tidemark.controller.specs.change import ChangeRequest
+from tidemark.models.specs.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,19 @@ class SpecWrite:
     if_match: str | None
 
     @contextmanager
-    def change(self, reason: str) -> Iterator[ChangeRequest]:
-        """Give the change and its transaction, in which a decision and the answer follow; a dry run is rolled back."""
+    def change(
+        self, reason: str, job: str = "", streams: Sequence[str] = (), slo: Slo | None = None
+    ) -> Iterator[ChangeRequest]:
+        """Give the change and its transaction, in which a decision and the answer follow; a dry run is rolled back.
+
+        Args:
+            reason: why it is made.
+            job: whose streams it decides.
+            streams: which ones, as far as the request names them.
+            slo: the SLO that it gives them; None where they keep theirs.
+        """
+        for stream in streams:
+            self.service.read_ahead(job, stream, slo)
         with self.service.database.write(keep=not self.dry_run) as session:
             yield ChangeRequest(session, self.service.clock(), reason, self.if_match)
         if not self.dry_run:

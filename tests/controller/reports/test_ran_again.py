@@ -95,6 +95,7 @@ def test_a_batch_of_a_restored_query_counts_although_another_query_reported_the_
     rows = {
         name: [("0", START_US - n * SECOND) for n in range(count)] for name, count in (("a", 20), ("b", 30))
     }
+    job = RolledJob(controller)
     for query_id, name, run in (("one", "b", 0), ("other", "a", 0), ("other", "b", 1)):
         job = RolledJob(controller)
         job.query_id, job.run_number = query_id, run
