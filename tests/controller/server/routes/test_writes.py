@@ -10,9 +10,11 @@ import pytest
 from sqlalchemy import select
 
 from tidemark.controller.base.db.tables import EventRow
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
 
 from support.controller_app import STREAM, Controller
 from support.databases import on_sqlite_alone
+from support.policies import at_once
 from support.reports import exponential_batches, query_reports
 from support.soak import with_soak
 from support.stored_rows import stored_rows
@@ -239,3 +241,33 @@ def test_an_unknown_kind_of_dry_run_is_refused_and_does_nothing(controller: Cont
     answer = put(controller, f"/slo?dryRun={value}", TARGET)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "dryRun")
     assert controller.get().status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/slo", {"target_ppm": 990_000}), ("/policy", at_once()), (":pause", {"reason": "a night"})],
+)
+def test_a_write_holds_no_lock_while_the_evidence_for_its_decision_is_read(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    controller.put("/slo", {"target_ppm": 900_000})
+    controller.report_all(query_reports(exponential_batches(20, 20)))
+    database, done = controller.service.database, []
+    read, write = EvidenceCache.everything, database.write
+
+    def noted_read(*arguments: Any) -> Any:
+        done.append("evidence")
+        return read(*arguments)
+
+    def noted_write(**options: Any) -> Any:
+        done.append("lock")
+        return write(**options)
+
+    monkeypatch.setattr(EvidenceCache, "everything", noted_read)
+    monkeypatch.setattr(database, "write", noted_write)
+    answer = (
+        controller.http.post(STREAM + path, json=body) if path == ":pause" else controller.put(path, body)
+    )
+    assert answer.status_code == 200, answer.text
+    assert done[0] == "evidence"
+    assert "lock" in done
