@@ -50,6 +50,8 @@ const NUMBER = {
     unit: "",
 };
 /** @type {Notation} */
+const TEXT = { show: String, parse: (text) => text, error: "", unit: "" };
+/** @type {Notation} */
 const LIST = { show: (names) => names.join(", ") || "none", parse: () => undefined, error: "", unit: "" };
 
 /** @type {Record<string, (value: string) => string>} Words for the values of a choice, where they are its own. */
@@ -86,7 +88,7 @@ function fieldOf(name, schema) {
     const words = CHOICES[name] ?? choice;
     /** @type {Notation} */
     const notation = values.length
-        ? { show: words, parse: (text) => text, error: "", unit: "" }
+        ? { ...TEXT, show: words }
         : notationOf(name, variants);
     /** @type {[string, string][]} */
     const options = values.map((value) => [value, words(value)]);
@@ -113,6 +115,7 @@ function fieldOf(name, schema) {
 function notationOf(name, variants) {
     if (name.endsWith("_ppm")) return SHARE;
     if (name.endsWith("_ms")) return DURATION;
+    if (variants.some((one) => one.type === "string")) return TEXT;
     return variants.some((one) => one.type === "integer") ? NUMBER : LIST;
 }
 
