@@ -14,7 +14,7 @@ from tidemark.controller.base.db.tables.columns import (
     KeyNumber,
     Long,
     Name,
-    OfStream,
+    RowOfStream,
     Stream,
     Whole,
     Word,
@@ -25,7 +25,7 @@ from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.states import NOTHING_JUDGED
 
 
-class RecommendationRow(OfStream):
+class RecommendationRow(RowOfStream):
     """The newest recommendation for a stream."""
 
     __tablename__ = "recommendations"
@@ -49,7 +49,7 @@ class RecommendationRow(OfStream):
     """The fencing number of the lease that the loop decided it under last; written last in its transaction."""
 
 
-class RecentBoundRow(OfStream):
+class RecentBoundRow(RowOfStream):
     """The bound that rows required at a recent decision; nothing narrower is recommended while it is recent."""
 
     __tablename__ = "recent_bounds"
@@ -60,7 +60,7 @@ class RecentBoundRow(OfStream):
     bound_ms: Mapped[Whole]
 
 
-class PublishedRow(OfStream):
+class PublishedRow(RowOfStream):
     """What was published to a job, one row a generation."""
 
     __tablename__ = "published_bounds"
@@ -80,7 +80,7 @@ class PublishedRow(OfStream):
     """The rollout whose rollback published it; null for none, and under a pin."""
 
 
-class PredictionRow(OfStream):
+class PredictionRow(RowOfStream):
     """A prediction for a published bound, and how it came out. Nulls are unknown."""
 
     __tablename__ = "predictions"

@@ -48,7 +48,7 @@ class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
 
 
-class OfStream(Base):
+class RowOfStream(Base):
     """Base of the tables whose rows belong to a stream, by which their keys begin."""
 
     __abstract__ = True

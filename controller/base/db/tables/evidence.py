@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Mapped
 
-from tidemark.controller.base.db.tables.columns import Blob, Counter, KeyNumber, Long, OfStream, Whole
+from tidemark.controller.base.db.tables.columns import Blob, Counter, KeyNumber, Long, RowOfStream, Whole
 
 
-class LedgerKeyRow(OfStream):
+class LedgerKeyRow(RowOfStream):
     """The ledger by key: rows admitted and late, over all partitions and batches."""
 
     __tablename__ = "ledger_keys"
@@ -19,7 +19,7 @@ class LedgerKeyRow(OfStream):
     late_max: Mapped[Whole]
 
 
-class RollupRow(OfStream):
+class RollupRow(RowOfStream):
     """What the reports of a stream in one slot add up to: a minute, ten minutes, an hour or a day of batches."""
 
     __tablename__ = "rollups"
@@ -60,7 +60,7 @@ class RollupRow(OfStream):
     """How many rows of a batch need more than each of some bounds, with squares (``models.evidence.events``)."""
 
 
-class PartitionRollupRow(OfStream):
+class PartitionRollupRow(RowOfStream):
     """The needs of a stream's partitions in the slot of a rollup; apart, so that scans of rollups stay short."""
 
     __tablename__ = "partition_rollups"
@@ -71,7 +71,7 @@ class PartitionRollupRow(OfStream):
     """``models.partition_needs``."""
 
 
-class OffsetRow(OfStream):
+class OffsetRow(RowOfStream):
     """How far a stream is rolled up and aged out; without a row, nothing is."""
 
     __tablename__ = "offsets"

@@ -9,12 +9,12 @@ from tidemark.controller.base.db.tables.columns import (
     KeyName,
     KeyNumber,
     Long,
-    OfStream,
+    RowOfStream,
     Whole,
 )
 
 
-class LateStepRow(OfStream):
+class LateStepRow(RowOfStream):
     """Some batches whose rows are counted by dimension; no two of a query overlap."""
 
     __tablename__ = "late_steps"
@@ -27,7 +27,7 @@ class LateStepRow(OfStream):
     received_us: Mapped[Whole]
 
 
-class LateSlotRow(OfStream):
+class LateSlotRow(RowOfStream):
     """Rows and losses of the batches of one hour, or of one day, by the values of a dimension."""
 
     __tablename__ = "late_slots"

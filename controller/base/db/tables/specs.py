@@ -12,7 +12,7 @@ from tidemark.controller.base.db.tables.columns import (
     KeyName,
     Long,
     Name,
-    OfStream,
+    RowOfStream,
     Whole,
     Word,
 )
@@ -39,7 +39,7 @@ class JoinRow(Base):
     """The bounds chosen last under it; null before the first choice."""
 
 
-class SloRow(OfStream):
+class SloRow(RowOfStream):
     """The SLO of a stream."""
 
     __tablename__ = "slos"
@@ -54,7 +54,7 @@ class SloRow(OfStream):
     """The join whose output decides about the stream's bound; null without one."""
 
 
-class PolicyRow(OfStream):
+class PolicyRow(RowOfStream):
     """The policy of a stream."""
 
     __tablename__ = "policies"

@@ -17,7 +17,7 @@ from tidemark.controller.base.db.tables.columns import (
     Long,
     Name,
     OfReport,
-    OfStream,
+    RowOfStream,
     Stream,
     Whole,
     Word,
@@ -77,7 +77,7 @@ KNOWN = StreamRow.deleted_us.is_(None)
 """Condition that picks the streams that are not deleted."""
 
 
-class QueryRow(OfStream):
+class QueryRow(RowOfStream):
     """One Spark query that reported on a stream, by its persistent id."""
 
     __tablename__ = "queries"
@@ -197,7 +197,7 @@ class ReportBodyRow(Base):
     """The needs of its rows as one sketch, against ``ReportRow.need_base_ms``; null without any."""
 
 
-class LiveRow(OfStream):
+class LiveRow(RowOfStream):
     """What the newest report said beyond its counts; one row a stream, because it holds lists of names."""
 
     __tablename__ = "live_states"
@@ -212,7 +212,7 @@ class LiveRow(OfStream):
     """Why no row is judged; null when they are."""
 
 
-class PartitionRow(OfStream):
+class PartitionRow(RowOfStream):
     """A partition of a stream since it was first seen."""
 
     __tablename__ = "partitions"
@@ -256,7 +256,7 @@ class PartitionRow(OfStream):
     """By how much the stream's bound would have fallen without it."""
 
 
-class OverviewRow(OfStream):
+class OverviewRow(RowOfStream):
     """What a list of streams shows of one, as of its newest snapshot. Nulls are unknown."""
 
     __tablename__ = "overviews"
