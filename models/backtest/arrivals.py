@@ -109,7 +109,7 @@ def tap_counts(arrivals: Arrivals, setup: Setup) -> Counts:
     start = np.flatnonzero(changed)
     return Counts(
         arrivals.slot[start],
-        arrivals.partition[start].astype(np.int64),
+        arrivals.partition[start],
         event[start],
         key[start],
         np.add.reduceat(arrivals.count, start),
