@@ -87,9 +87,7 @@ function fieldOf(name, schema) {
     const none = NONE[name] ?? "none";
     const words = CHOICES[name] ?? choice;
     /** @type {Notation} */
-    const notation = values.length
-        ? { ...TEXT, show: words }
-        : notationOf(name, variants);
+    const notation = values.length ? { ...TEXT, show: words } : notationOf(name, variants);
     /** @type {[string, string][]} */
     const options = values.map((value) => [value, words(value)]);
     if (nullable) options.unshift(["", none]);

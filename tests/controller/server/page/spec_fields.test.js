@@ -51,7 +51,12 @@ test("what is no value of a field is undefined", () => {
 });
 
 test("a text is shown and read as it is", () => {
-    const schema = { "x-help": "Why it is set", title: "Note", default: null, anyOf: [{ type: "string" }, { type: "null" }] };
+    const schema = {
+        "x-help": "Why it is set",
+        title: "Note",
+        default: null,
+        anyOf: [{ type: "string" }, { type: "null" }],
+    };
     const [note] = fieldsOf({ components: { schemas: { Slo: { properties: { note: schema } } } } }, "Slo");
     assert.equal(written(note, "as agreed_on"), "as agreed_on");
     assert.equal(parsed(note, "as agreed_on"), "as agreed_on");

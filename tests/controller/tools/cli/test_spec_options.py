@@ -74,7 +74,7 @@ class Noted:
 
 
 def test_a_text_is_read_and_shown_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "slo", Noted)  # type: ignore[arg-type]  # a dict
+    monkeypatch.setitem(KINDS, "slo", Noted)
     option, *_ = parameters_of("slo")
     assert (option.opts, option.help) == (
         ["--note"],
