@@ -203,6 +203,8 @@ def test_a_change_of_another_stream_ends_no_wait(url: str) -> None:
         # Then both are published, under the same generation.
         await here.http.put("/v1/jobs/job/streams/other/policy", json={"mode": "OnRestart"})
         assert (await held).status_code == 304
+        # Each write brings a question, and none is repeated.
+        assert here.service.watch.polls < 10
 
     play(url, story)
 
