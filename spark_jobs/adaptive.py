@@ -206,11 +206,8 @@ def watched(
         settings=settings,
         tap=tap,
         operator=operator,
-        bound_ms=start.chosen.bound_ms,
+        chosen=start.chosen,
         own_bound_ms=own.bound_ms,
-        source=start.chosen.source,
-        mode=start.mode,
-        generation=start.chosen.generation,
         sink=sink or (NoSink() if start.connection is None else start.connection.sender),
         ceiling_ms=own.ceiling_ms,
         moves=revises,
@@ -220,7 +217,7 @@ def watched(
     if late is not None:
         extension = late.extension(df, metric, binding, start)
         binding = replace(binding, extensions=(*binding.extensions, extension))
-    if start.mode == "Live" and can_live and classes is not None:
+    if start.chosen.mode == "Live" and can_live and classes is not None:
         from tidemark.spark_jobs.live.live_plan import steered  # noqa: PLC0415 - no other mode loads Live
 
         if settings.ceiling is None:
@@ -228,7 +225,7 @@ def watched(
             _log.info("stream %s: %s, so Live may only narrow the job's own bound", settings.stream, what)
         return steered(df, metric, listener, binding, start, classes=classes)
     delay_ms = start.chosen.bound_ms if late is None else late.delay_ms(start)
-    if start.mode == "Live" and not revises:
+    if start.chosen.mode == "Live" and not revises:
         what = "stream %s: mode is Live, but %s: the bound stays %d ms until the next start"
         _log.warning(what, settings.stream, no_live, delay_ms)
     tapped, counts = with_tap(df, tap, metric, classes if compiled else None)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import LateSlotRow, LateStepRow
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.reports.take_reports import StoredReceipt
@@ -30,8 +31,8 @@ from tidemark.models.evidence.slots import DAY_US, HOUR_US, edge_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostInWindow:
-    """The rows and losses of a window."""
+class LostInWindow(ByValue):
+    """The rows and losses of a window, by value."""
 
     dimension: str
     """Name of the column."""
@@ -39,8 +40,6 @@ class LostInWindow:
     """Where its first hour begins."""
     to_us: int
     """Where its last hour ends."""
-    counted: ByValue
-    """The counts."""
 
 
 def take_counts(session: Session, stream_id: int, counts: LateCounts, now_us: int) -> StoredReceipt:
@@ -113,7 +112,7 @@ def lost_in_window(
             table.stream_id == stream_id, table.dimension == row.dimension, by_hour | by_day
         )
     )
-    return LostInWindow(dimension=row.dimension, from_us=from_us, to_us=to_us, counted=_sum(texts))
+    return made_of(LostInWindow, _sum(texts), dimension=row.dimension, from_us=from_us, to_us=to_us)
 
 
 def counted_up_to(session: Session, stream_id: int) -> CountedUpTo | None:
@@ -246,7 +245,7 @@ def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummar
     lost = lost_in_window(session, stream_id, window_ms)
     if lost is None:
         return None
-    values = [loss for loss in losses(lost.counted) if not loss.other]
+    values = [loss for loss in losses(lost) if not loss.other]
     partitions = None
     if lost.dimension != BY_PARTITION:
         partitions = lost_in_window(session, stream_id, window_ms, BY_PARTITION)
@@ -254,7 +253,7 @@ def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummar
         lost.dimension,
         _most_lost(values),
         _bias(lost.dimension, [loss for loss in values if loss.biased]),
-        () if partitions is None else _most_lost(losses(partitions.counted)),
+        () if partitions is None else _most_lost(losses(partitions)),
     )
 
 

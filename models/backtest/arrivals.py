@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,21 +37,34 @@ class Maxima:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
-    """A trace, counted. Counts are of (row, key) pairs and ascend by slot, partition, granule, key and minute."""
+class Counts:
+    """Counts of (row, key) pairs, ascending by slot, partition, granule and key; arrays of shape (counts,)."""
 
     slot: Int64s
-    """Slot of each count, shape (counts,)."""
-    partition: Int32s
-    """Index of the partition of each count, in order of appearance, shape (counts,)."""
+    partition: NDArray[np.integer]
+    """Index of the partition of each, in order of appearance."""
     event_us: Int64s
-    """Start of the granule of each count: its first whole microsecond, shape (counts,)."""
+    """Start of the granule of each: its first whole microsecond."""
     key_us: Int64s
-    """Key of each count: what the watermark is compared with, shape (counts,)."""
+    """Key of each: what the watermark is compared with."""
+    count: Int64s
+
+    def joined(self, low: int, high: int) -> Counts:
+        """Return the counts from ``low`` to before ``high`` as those of one batch: added up over its slots."""
+        slot = self.slot[low:high]
+        columns = (self.partition[low:high], self.event_us[low:high], self.key_us[low:high])
+        if slot[0] == slot[-1]:
+            return Counts(slot, *columns, self.count[low:high])
+        (partition, event, key), count = sum_distinct(columns, self.count[low:high])
+        return Counts(np.full(len(count), slot[-1]), partition, event, key, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals(Counts):
+    """A trace, counted, by minute too."""
+
     minute: Int64s
     """Minute of the event times behind each count: event time // 60 s, shape (counts,)."""
-    count: Int64s
-    """Pairs behind each count, shape (counts,)."""
     key_index: Int32s
     """Index in ``keys_us`` of each count, shape (counts,)."""
     minute_index: Int32s
@@ -80,29 +92,8 @@ class Arrivals:
     scored. Exact up to 50 million rows, beyond that at most one trigger too late."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownCounts:
-    """Counts as a tap would report them, ascending by slot, partition, granule and key; arrays of shape (shown,)."""
-
-    slot: Int64s
-    partition: Int64s
-    event_us: Int64s
-    """Start of the granule of each: its first whole microsecond."""
-    key_us: Int64s
-    count: Int64s
-
-    def joined(self, low: int, high: int) -> Self:
-        """Return the counts from ``low`` to before ``high`` as those of one batch: added up over its slots."""
-        slot = self.slot[low:high]
-        columns = (self.partition[low:high], self.event_us[low:high], self.key_us[low:high])
-        if slot[0] == slot[-1]:
-            return type(self)(slot, *columns, self.count[low:high])
-        (partition, event, key), count = sum_distinct(columns, self.count[low:high])
-        return type(self)(np.full(len(count), slot[-1]), partition, event, key, count)
-
-
-def tap_counts(arrivals: Arrivals, setup: Setup) -> ShownCounts:
-    """Return what a tap would report.
+def tap_counts(arrivals: Arrivals, setup: Setup) -> Counts:
+    """Return what a tap would report: counts in which the minutes of a key are one.
 
     Keys of windows are exact. For row-level and session keys it is the lowest of each granule, so that no need is too
     small.
@@ -116,9 +107,9 @@ def tap_counts(arrivals: Arrivals, setup: Setup) -> ShownCounts:
     for column in (arrivals.slot, arrivals.partition, event, key):
         changed[1:] |= column[1:] != column[:-1]
     start = np.flatnonzero(changed)
-    return ShownCounts(
+    return Counts(
         arrivals.slot[start],
-        arrivals.partition[start].astype(np.int64),
+        arrivals.partition[start],
         event[start],
         key[start],
         np.add.reduceat(arrivals.count, start),

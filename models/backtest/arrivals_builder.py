@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,8 @@ _MAX_STORED = 1_000_000
 """Highest event times stored one by one: the 98th percentile is exact up to 50 times as many rows."""
 
 
-class _Counts(NamedTuple):
-    slot: Int64s
-    partition: Int32s
-    event_us: Int64s
-    key_us: Int64s
-    minute: Int64s
-    pairs: Int64s
+_Columns = tuple[NDArray[Any], ...]
+"""Slot, partition, event time, key, minute and count, as ``Arrivals`` has them."""
 
 
 class ArrivalsBuilder:
@@ -45,7 +40,7 @@ class ArrivalsBuilder:
         self._first_us: int | None = None
         self._last_us = 0
         self._partitions = 0
-        self._counts: list[_Counts] = []
+        self._counts: list[_Columns] = []
         self._maxima: list[tuple[Int64s, Int32s, Int64s]] = []
         self._slot_rows: list[tuple[Int64s, Int64s]] = []
         self._percentile = _Percentile(setup.trigger_us)
@@ -83,25 +78,25 @@ class ArrivalsBuilder:
         """
         if self._first_us is None:
             raise ValueError("there is no arrival")
-        counts = self._joined_counts()
+        slot, partition, event_us, key_us, minute, count = self._joined_counts()
         occupied, rows = self._joined_slots()
         operator = self._setup.operator
         grid_us = operator.slide_us if isinstance(operator, TimeWindow) else 1
-        keys, key_index = numbered(counts.key_us, grid_us)
-        minutes, minute_index = numbered(counts.minute, 1)
+        keys, key_index = numbered(key_us, grid_us)
+        minutes, minute_index = numbered(minute, 1)
         return Arrivals(
-            slot=counts.slot,
-            partition=counts.partition,
-            event_us=counts.event_us,
-            key_us=counts.key_us,
-            minute=counts.minute,
-            count=counts.pairs,
+            slot=slot,
+            partition=partition,
+            event_us=event_us,
+            key_us=key_us,
+            minute=minute,
+            count=count,
             key_index=key_index.astype(np.int32),
             minute_index=minute_index.astype(np.int32),
             keys_us=keys,
-            pairs_by_key=sums(key_index, counts.pairs, len(keys)),
+            pairs_by_key=sums(key_index, count, len(keys)),
             minutes=minutes,
-            pairs_by_minute=sums(minute_index, counts.pairs, len(minutes)),
+            pairs_by_minute=sums(minute_index, count, len(minutes)),
             occupied=occupied,
             occupied_rows=rows,
             maxima=self._joined_maxima(occupied),
@@ -110,7 +105,7 @@ class ArrivalsBuilder:
             slots=int(occupied[-1]) + 1,
             partitions=self._partitions,
             rows=int(rows.sum()),
-            pairs=int(counts.pairs.sum()),
+            pairs=int(count.sum()),
             scored_until_us=self._percentile.value_us(),
         )
 
@@ -160,11 +155,11 @@ class ArrivalsBuilder:
             )
             key, minute = time + operator.span_us, time // MINUTE_US
         index, part = np.divmod(cell, self._partitions)
-        self._counts.append(_Counts(slots[index], part.astype(np.int32), event, key, minute, count))
+        self._counts.append((slots[index], part.astype(np.int32), event, key, minute, count))
 
-    def _joined_counts(self) -> _Counts:
+    def _joined_counts(self) -> _Columns:
         """Join the parts; a slot that spans several of them is counted again over those."""
-        joined = _Counts(*map(np.concatenate, zip(*self._counts, strict=True)))
+        joined = tuple(map(np.concatenate, zip(*self._counts, strict=True)))
         shared = [
             after[0][0]
             for before, after in zip(self._slot_rows, self._slot_rows[1:], strict=False)
@@ -172,14 +167,15 @@ class ArrivalsBuilder:
         ]
         if not shared:
             return joined
-        again, every = np.isin(joined.slot, shared), list[NDArray[Any]](joined)
-        columns, count = sum_distinct(tuple(column[again] for column in every[:-1]), joined.pairs[again])
+        again = np.isin(joined[0], shared)
+        *columns, count = (column[again] for column in joined)
+        summed, count = sum_distinct(tuple(columns), count)
         whole = [
-            np.concatenate([column[~again], summed.astype(column.dtype)])
-            for column, summed in zip(every, (*columns, count), strict=True)
+            np.concatenate([column[~again], new.astype(column.dtype)])
+            for column, new in zip(joined, (*summed, count), strict=True)
         ]
         order = np.argsort(whole[0], kind="stable")
-        return _Counts(*(column[order] for column in whole))
+        return tuple(column[order] for column in whole)
 
     def _joined_slots(self) -> tuple[Int64s, Int64s]:
         (slots,), rows = sum_distinct(

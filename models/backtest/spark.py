@@ -173,7 +173,7 @@ class _Observer:
         shown = self._shown.joined(self._shown_from[first], self._shown_from[last])
         return Observation(
             now_us=now_us,
-            partition=shown.partition,
+            partition=shown.partition.astype(np.int64),
             key_us=shown.key_us,
             event_us=shown.event_us,
             count=shown.count,

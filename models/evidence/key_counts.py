@@ -22,19 +22,32 @@ _MAX_TABLE = 250_000
 
 
 @dataclass(frozen=True, slots=True)
-class KeyCounts:
-    """The (row, key) pairs of a report, by partition after partition. Arrays are int64, shape (n,)."""
+class _Counts:
+    """What is counted of a report, partition after partition. Arrays are int64, shape (n,)."""
 
     partitions: tuple[str, ...]
     parts: Int64s
+    """Position of each one's partition in ``partitions``."""
+    counts: Int64s
+    uncounted_rows: int
+    """Rows of the report with an event time that are in no granule's count."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCells(_Counts):
+    """The counted granules of a report."""
+
+    granules: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts(_Counts):
+    """The (row, key) pairs of a report."""
+
     first_us: Int64s
     """Lowest key of its rows in microseconds; for windows their end."""
     last_us: Int64s
     """Highest key of its rows: another one only where rows of one granule have different keys (row-level, sessions)."""
-    counts: Int64s
-    """(Row, key) pairs of each."""
-    uncounted_rows: int
-    """Rows of the report with an event time that are in no granule's count."""
 
 
 def key_counts(report: Report, cells: ReportCells | None = None) -> KeyCounts:
@@ -51,7 +64,7 @@ def key_counts(report: Report, cells: ReportCells | None = None) -> KeyCounts:
         count_by = _by_table if operator.max_keys > 1 else _by_neighbours
         parts, numbers, counts = count_by(cells, first, last)
         first_us = last_us = operator.start_us + operator.size_us + numbers * operator.slide_us
-    return KeyCounts(cells.partitions, parts, first_us, last_us, counts, cells.uncounted_rows)
+    return KeyCounts(cells.partitions, parts, counts, cells.uncounted_rows, first_us, last_us)
 
 
 def window_numbers(operator: TimeWindow, event_time_us: Int64s) -> tuple[Int64s, Int64s]:
@@ -125,19 +138,6 @@ def _all_in(low: Int64s, high: Int64s) -> Int64s:
     return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class ReportCells:
-    """The counted granules of all partitions, partition after partition. Arrays are int64, shape (cells,)."""
-
-    partitions: tuple[str, ...]
-    granules: Int64s
-    counts: Int64s
-    parts: Int64s
-    """Position of each one's partition in ``partitions``."""
-    uncounted_rows: int
-    """Rows of the report with an event time that are not in ``counts``."""
-
-
 def cells_of(report: Report) -> ReportCells:
     """Return the counts of ``report``."""
     granules = report.counts
@@ -150,10 +150,10 @@ def cells_of(report: Report) -> ReportCells:
     before = np.repeat(sums[starts] - steps[starts], sizes[sizes > 0])
     return ReportCells(
         granules.partitions,
-        sums - before,
-        counts,
         np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+        counts,
         report.rows - report.null_rows - int(counts.sum()),
+        sums - before,
     )
 
 

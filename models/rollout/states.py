@@ -234,8 +234,22 @@ class Failure:
     rollout_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutEffect:
+    """What became of the bound that a rollout published. None: not yet."""
+
+    acknowledged_us: int | None = None
+    """When the job was first known to apply what this rollout publishes, in microseconds."""
+    effective_us: int | None = None
+    """When that first took effect, in microseconds."""
+    judged: Judged = NOTHING_JUDGED
+    """The fate of the pairs that arrived while it was in effect."""
+    state_rows: int | None = None
+    """Rows of state in the newest batch since."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutFacts:
+class RolloutFacts(RolloutEffect):
     """What the state of a rollout depends on. None: unknown or absent."""
 
     policy: Policy
@@ -262,20 +276,12 @@ class RolloutFacts:
     """The bound published now, whether or not a pin overrides it, in milliseconds; None when there is none."""
     gate_answers: tuple[GateAnswer, ...] = ()
     """The newest answers of outside gates about the rollout."""
-    acknowledged_us: int | None = None
-    """When the job was first known to apply what this rollout publishes, in microseconds."""
-    effective_us: int | None = None
-    """When that first took effect, in microseconds."""
-    judged: Judged = NOTHING_JUDGED
-    """The fate of the pairs that arrived while it was in effect."""
     at_risk: Judged = NOTHING_JUDGED
     """The fate of the pairs judged after whole windows had opened and closed under it."""
     event_us: int = 0
     """Event time that has passed under it, in microseconds."""
     latency_us: float | None = None
     """Mean wall latency of the windows that closed since, in microseconds."""
-    state_rows: int | None = None
-    """Rows of state in the newest batch since."""
 
 
 @dataclass(frozen=True, slots=True)

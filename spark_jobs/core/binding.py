@@ -15,7 +15,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.base.granules import SPARK_TICK_US, Granules
 from tidemark.models.base.operators import Operator
-from tidemark.models.protocol.messages import Acknowledgement, BoundSource, Mode, Report, RunEnd
+from tidemark.models.protocol.messages import Acknowledgement, Report, RunEnd
+from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.core.counting import StageCounts
 from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.tap import Tap, TapCounts
@@ -97,11 +98,9 @@ class Binding:
     tap: Tap
     operator: Operator | None
     """The operator that the call declares; None when it is to be read from the plan."""
-    bound_ms: int
+    chosen: ChosenBound
+    """The bound in the plan, with the mode that the stream starts in."""
     own_bound_ms: int
-    source: BoundSource
-    mode: Mode
-    generation: int | None
     sink: ReportSink
     ceiling_ms: int | None = None
     moves: bool = False

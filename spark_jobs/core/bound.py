@@ -87,15 +87,15 @@ class BoundCache:
 
 @dataclass(frozen=True, slots=True)
 class ChosenBound:
-    """The bound a run starts with."""
+    """The bound a run starts with, or that is in force in a batch."""
 
     bound_ms: int
-    source: BoundSource
-    generation: int | None
+    source: BoundSource = "job"
+    generation: int | None = None
     """Its generation; None when it is the job's own."""
-    mode: Mode
-    """The mode in the controller's last answer; Off when there was none."""
-    reason: str
+    mode: Mode = "Off"
+    """The mode in the controller's last answer; without one Off, or the job's own mode once a stream starts with it."""
+    reason: str = ""
     """Why this one, in one sentence."""
     answer: BoundAnswer | None = None
     """The controller's answer, from now or from disk; None when there is none or it was not asked."""
@@ -218,13 +218,13 @@ def _from_controller(
 ) -> ChosenBound:
     """Return what the controller's answer gives, or the last good answer on disk."""
     if client is None:
-        return ChosenBound(own.bound_ms, "job", None, "Off", "no controller is set")
+        return ChosenBound(own.bound_ms, reason="no controller is set")
     try:
         answer = client.bound(*key)
     except Exception as error:  # noqa: BLE001 - no fault of the network or its settings may stop the job
         problem, last = str(error) or type(error).__name__, cache.read(*key)
         if last is None:
-            return ChosenBound(own.bound_ms, "job", None, "Off", f"no answer and none on disk: {problem}")
+            return ChosenBound(own.bound_ms, reason=f"no answer and none on disk: {problem}")
         return own.by(last, "disk", f"the last good answer, because: {problem}")
     cache.write(answer)
     return own.by(answer)

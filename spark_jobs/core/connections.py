@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from shlex import quote
@@ -19,7 +19,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Operator
-from tidemark.models.protocol.messages import Mode
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.binding import Binding, Extension
 from tidemark.spark_jobs.core.bound import ChosenBound, OwnBounds, choose_bound_at_start
@@ -133,7 +132,7 @@ class Start:
     connection: Connection | None
     """None for a job without a controller."""
     chosen: ChosenBound
-    mode: Mode
+    """The bound, with the mode that the stream starts in."""
     orders: Orders
     """What comes after that."""
 
@@ -194,7 +193,7 @@ def start_of(settings: JobSettings, own: OwnBounds, *, restarts: bool) -> Start:
     make_watch = None if client is None else partial(watch_of, choice)
     answer = choice.chosen.answer
     orders = Orders(answer, own.bound_ms, settings.mode, settings.pin, make_watch)
-    return Start(connection, choice.chosen, mode_of(answer, settings.mode), orders)
+    return Start(connection, replace(choice.chosen, mode=mode_of(answer, settings.mode)), orders)
 
 
 def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> None:
@@ -204,7 +203,7 @@ def announce(settings: JobSettings, start: Start, ceiling_ms: int | None) -> Non
     ceiling = None if ceiling_ms is None else format_duration(ceiling_ms * 1_000)
     print_or_log(
         f"job={settings.job} stream={settings.stream} bound={format_duration(start.chosen.bound_ms * 1_000)} "
-        f"source={start.chosen.source} generation={start.chosen.generation} mode={start.mode} ceiling={ceiling} "
+        f"source={start.chosen.source} generation={start.chosen.generation} mode={start.chosen.mode} ceiling={ceiling} "
         f"controller={settings.controller_url} ({shorten(start.chosen.reason, _REASON_LENGTH, placeholder=' ...')})"
     )
     if settings.controller_url is not None:

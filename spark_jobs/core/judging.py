@@ -58,7 +58,7 @@ def judge(run: QueryRun, operators: Mapping[str, Found]) -> list[str]:
     may_close = [
         binding
         for metric, binding in run.bindings.items()
-        if binding.mode != "Live" or run.streams[metric].contradiction is None
+        if binding.chosen.mode != "Live" or run.streams[metric].contradiction is None
     ]
     run.run_end = run_end_with(
         run.query.run_end(), may_close, 0 if run.plan is None else len(run.plan.watermarks)
@@ -86,7 +86,7 @@ def _check(run: QueryRun, metric: str, judging: Judging) -> None:
     for extension in binding.extensions:
         if (why := extension.why_not(run, metric, judging)) is not None:
             raise PlanRejectedError(why)
-    if run.is_real_time and binding.mode == "Restart" and binding.settings.called:
+    if run.is_real_time and binding.chosen.mode == "Restart" and binding.settings.called:
         raise PlanRejectedError(
             not_in_real_time("mode Restart has not been tried in it", "use mode OnRestart")
         )

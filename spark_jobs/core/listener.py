@@ -192,7 +192,7 @@ class TidemarkListener(JsonListener):
             log_judging(run.bindings[metric], judging)
         for extension in run.extensions:
             extension.started(run)
-        bounds = {binding.settings.stream: binding.bound_ms for binding in run.bindings.values()}
+        bounds = {binding.settings.stream: binding.chosen.bound_ms for binding in run.bindings.values()}
         self.metrics.started(run.run_id, run.query, bounds)
 
     def _report_batch(self, run: _Run, progress: StreamingQueryProgress) -> None:
@@ -261,14 +261,14 @@ class TidemarkListener(JsonListener):
         """Acknowledge what is in force in a batch, if that was not done before."""
         binding = run.bindings[metric]
         # A stream that is not steered does not run in Live, whatever its mode is.
-        steered = binding.mode != "Live" or run.streams[metric].contradiction is None
+        steered = binding.chosen.mode != "Live" or run.streams[metric].contradiction is None
         acknowledgement = Acknowledgement(
             query_id=str(progress.id),
             run_id=str(progress.runId),
-            bound_ms=binding.bound_ms,
-            generation=binding.generation,
-            source=binding.source,
-            mode=binding.mode if steered else "Off",
+            bound_ms=binding.chosen.bound_ms,
+            generation=binding.chosen.generation,
+            source=binding.chosen.source,
+            mode=binding.chosen.mode if steered else "Off",
             applied_us=0,
             ceiling_ms=binding.ceiling_ms,
             late=DROPPED,
@@ -302,8 +302,8 @@ class TidemarkListener(JsonListener):
             duration_ms=int(progress.durationMs.get("triggerExecution", progress.batchDuration)),
             operator=judging.operator,
             output_mode=output_mode or "append",
-            bound_ms=binding.bound_ms,
-            generation=binding.generation,
+            bound_ms=binding.chosen.bound_ms,
+            generation=binding.chosen.generation,
             # In a mode that cannot be read nobody knows what became of the rows.
             late_watermark_ms=self._late_watermark_ms(run, batch) if output_mode is not None else None,
             watermark_ms=run.watermark_ms[batch],

@@ -14,18 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.models.protocol.messages import BoundSource, Mode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundInForce:
-    """The bound in force in a batch."""
-
-    bound_ms: int
-    generation: int | None = None
-    """Its generation; None when it is the job's own."""
-    source: BoundSource = "job"
-    mode: Mode = "Off"
+from tidemark.spark_jobs.core.bound import ChosenBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +29,10 @@ class Mark:
     """The newest event time that the watermark was made of; 0 before there is one."""
     delay_ms: int
     """The plan's delay, T."""
-    bound: BoundInForce
+    bound: ChosenBound
 
 
-def next_mark(before: Mark | None, watermark_ms: int, bound: BoundInForce, delay_ms: int) -> Mark:
+def next_mark(before: Mark | None, watermark_ms: int, bound: ChosenBound, delay_ms: int) -> Mark:
     """Return the mark of a batch.
 
     Args:

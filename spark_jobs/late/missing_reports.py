@@ -257,8 +257,8 @@ class MissingReports:
             duration_ms=max(committed_ms - batch.clock_ms, 0),
             operator=self._late.rule.operator,
             output_mode=run.output_mode,
-            bound_ms=run.bound_ms,
-            generation=run.generation,
+            bound_ms=run.bound.bound_ms,
+            generation=run.bound.generation,
             late_watermark_ms=batch.late_watermark_ms,
             watermark_ms=entry.watermark_ms,
             # The controller has it from the batches before.

@@ -23,7 +23,7 @@ from tidemark.spark_jobs.core.connections import LateOption, Start
 from tidemark.spark_jobs.core.settings import JobSettings
 from tidemark.spark_jobs.core.watch import Orders, mode_of
 from tidemark.spark_jobs.late.late_rows import LATE_IN_REAL_TIME
-from tidemark.spark_jobs.late.mark import BoundInForce, Mark
+from tidemark.spark_jobs.late.mark import Mark
 from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Revise(LateOption):
             return "late=revise has no sink: write .foreachBatch(revised.into(upsert)) with revised = revise(...)"
         return None
 
-    def started(self, query: RunningQuery, delay_ms: int, bound: Callable[[], BoundInForce]) -> None:
+    def started(self, query: RunningQuery, delay_ms: int, bound: Callable[[], ChosenBound]) -> None:
         """Take a new run of a query, before its first batch."""
         # Only here, because it needs pyarrow, and other jobs do not.
         from tidemark.spark_jobs.late.revision import RevisedRun  # noqa: PLC0415
@@ -158,17 +158,13 @@ class RevisedStream(Extension):
         """The plan's delay in milliseconds. It does not depend on the controller, so that it stays what it is."""
         return self.orders.own_bound_ms + self.revise.grace_ms
 
-    def bound(self) -> BoundInForce:
+    def bound(self) -> ChosenBound:
         """Return the bound in force now, at most the delay."""
         answer, chosen = self.orders.newest, self.chosen
         if self.orders.own_pin is None and answer is not None and answer != chosen.answer:
             chosen = OwnBounds(self.orders.own_bound_ms).by(answer)
-        return BoundInForce(
-            bound_ms=min(chosen.bound_ms, self.delay_ms),
-            generation=chosen.generation,
-            source=chosen.source,
-            mode=mode_of(answer, self.orders.own_mode),
-        )
+        bound_ms, mode = min(chosen.bound_ms, self.delay_ms), mode_of(answer, self.orders.own_mode)
+        return ChosenBound(bound_ms, chosen.source, chosen.generation, mode)
 
     def why_not(self, run: QueryRun, metric: str, judging: Judging) -> str | None:  # noqa: ARG002 - there is one
         """Return why a query cannot have versions, and what to do; None when it can."""

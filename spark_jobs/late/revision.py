@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, LongType, StructType
 
 from tidemark.models.base.granules import SPARK_TICK_US
-from tidemark.spark_jobs.late.mark import BoundInForce, Mark, next_mark
+from tidemark.spark_jobs.core.bound import ChosenBound
+from tidemark.spark_jobs.late.mark import Mark, next_mark
 from tidemark.spark_jobs.late.versions import (
     Key,
     LoggedWindows,
@@ -145,7 +146,7 @@ class Revision:
         """The mark of the batch before the last step; None where that was the first of a checkpoint."""
 
     def step(
-        self, batch: int, changed: pa.Table, watermark_ms: int, bound: BoundInForce
+        self, batch: int, changed: pa.Table, watermark_ms: int, bound: ChosenBound
     ) -> tuple[Mark, pa.Table]:
         """Take what changed in a batch; return its mark, and the versions to put out.
 
@@ -263,7 +264,7 @@ class RevisedRun:
         end: str,
         keys: tuple[str, ...],
         delay_ms: int,
-        bound: Callable[[], BoundInForce],
+        bound: Callable[[], ChosenBound],
     ) -> None:
         self.marks: dict[int, Mark] = {}
         """By batch its mark: of those that this run has run, and of the one before."""

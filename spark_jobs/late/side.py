@@ -87,7 +87,7 @@ class Side(LateOption):
         """Return what follows the queries in whose plan a tap stands."""
         connection, tap, settings = start.connection, binding.tap, binding.settings
         future = FutureRowRule.of(tap, settings.future_allowance, settings.future_rows)
-        treats_future = binding.mode == "Live" and binding.ceiling_ms is not None
+        treats_future = binding.chosen.mode == "Live" and binding.ceiling_ms is not None
         assert self.origin is not None
         if (cleaned := (self.origin.option(_CLEAN) or "off").lower()) != "off":
             _log.warning(
@@ -224,7 +224,7 @@ class SideStream(Extension):
         if self._ledger is None or output_mode is None:
             catch_up.begins(self._treats)
         else:
-            reported = ReportedRun(run.run_id, output_mode, binding.bound_ms, binding.generation)
+            reported = ReportedRun(run.run_id, output_mode, binding.chosen)
             catch_up.begins(self._treats, reported)
             missing = MissingReports(
                 spark,

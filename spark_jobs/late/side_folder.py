@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame
 from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.late_counts import LateCounts
 from tidemark.models.protocol.messages import OutputMode
+from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, Unknown
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, numbers_in
 
@@ -46,9 +47,7 @@ class ReportedRun:
 
     run_id: str
     output_mode: OutputMode
-    bound_ms: int
-    generation: int | None
-    """Generation of that bound; None when it is the job's own."""
+    bound: ChosenBound
 
 
 class SideFolderError(ValueError):

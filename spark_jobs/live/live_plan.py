@@ -121,7 +121,7 @@ class LiveExtension(Extension):
             binding, is_live = run.bindings[metric], self.queries.stream(metric) is not None
             inputs[metric] = ClosingInput(
                 operator=run.streams[metric].operator,
-                bound_us=binding.bound_ms * 1_000,
+                bound_us=binding.chosen.bound_ms * 1_000,
                 delay_us=rule.delay_us,
                 steered_us=partial(self.queries.wanted_us, run.run_id, metric) if is_live else None,
             )

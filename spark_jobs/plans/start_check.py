@@ -124,7 +124,7 @@ def _downstream(run: QueryRun, plan: QueryPlan, operators: PlanOperators) -> dic
         metric: operators.downstream_of(
             metric,
             judging.operator,
-            bound_ms=bindings[metric].bound_ms,
+            bound_ms=bindings[metric].chosen.bound_ms,
             live=[one for one in run.streams if bindings[one].moves],
             unsafe=bool(plan.own_times) and not confirmed,
         )
@@ -165,7 +165,7 @@ def check_own_times(
     starts = (
         StreamStart(
             stream=binding.settings.stream,
-            bound_ms=binding.bound_ms,
+            bound_ms=binding.chosen.bound_ms,
             own_bound_ms=binding.own_bound_ms,
             last_bound_ms=last_bounds_ms.get(binding.settings.stream),
             live=binding.moves,
@@ -184,7 +184,9 @@ class LastBounds:
         self._spark, self._checkpoint = spark, checkpoint
         # In Live nobody knows afterwards how far behind the watermark was, at most the ceiling.
         self._now = {
-            binding.settings.stream: max(binding.bound_ms, (binding.ceiling_ms or 0) if binding.moves else 0)
+            binding.settings.stream: max(
+                binding.chosen.bound_ms, (binding.ceiling_ms or 0) if binding.moves else 0
+            )
             for binding in bindings
         }
         self._recorded = False

@@ -28,7 +28,7 @@ from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import TimeWindow
 from tidemark.models.evidence.curve import Emissions, latency_of
 from tidemark.models.rollout.evidence import Judged
-from tidemark.models.rollout.states import NOTHING_JUDGED
+from tidemark.models.rollout.states import RolloutEffect
 from tidemark.models.rollout.verification import needed_event_us
 
 Under = tuple[ColumnElement[bool], ...]
@@ -137,16 +137,6 @@ _SINCE = (
     .where(PublishedRow.stream_id == bindparam("stream"), PublishedRow.generation >= bindparam("first"))
     .order_by(PublishedRow.generation)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutEffect:
-    """What became of the bound that a rollout published."""
-
-    acknowledged_us: int | None = None
-    effective_us: int | None = None
-    judged: Judged = NOTHING_JUDGED
-    state_rows: int | None = None
 
 
 def read_effect(

@@ -224,7 +224,7 @@ def get_lost(
         found = lost_in_window(session, stream_id, window_ms, dimension)
         dimensions = dimensions_of(session, stream_id)
         reached = counted_up_to(session, stream_id)
-    counted = ByValue({}) if found is None else found.counted
+    counted = ByValue({}) if found is None else found
     values = losses(counted)
     named = [each for each in values if not each.other]
     shown = named[:limit] + [each for each in values if each.other]

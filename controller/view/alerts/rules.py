@@ -36,7 +36,7 @@ from tidemark.controller.base.alert_table import (
     Burn,
 )
 from tidemark.controller.base.clock import utc_text
-from tidemark.controller.view.state.partition_rows import PartitionSummary
+from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import JudgedRows, RecentRows
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.duration import format_about
@@ -89,7 +89,7 @@ class ActiveAlert:
 
 
 def active_alerts(
-    state: StreamState, partitions: Sequence[PartitionSummary], recent: RecentRows, now_us: int
+    state: StreamState, partitions: Sequence[PartitionFacts], recent: RecentRows, now_us: int
 ) -> Iterator[ActiveAlert]:
     """Return the alerts that hold for a stream.
 
@@ -120,7 +120,7 @@ def active_alerts(
         yield _active(LOSS_BIASED, state, state.lost.bias)
 
 
-def _of_partitions(state: StreamState, partitions: Sequence[PartitionSummary]) -> Iterator[ActiveAlert]:
+def _of_partitions(state: StreamState, partitions: Sequence[PartitionFacts]) -> Iterator[ActiveAlert]:
     for part in partitions:
         if part.skewed and part.costs_ms is not None and part.costs_ms >= MIN_SKEW_MS:
             yield _active(PARTITION_SKEWED, state, format_about(part.costs_ms * 1_000), part.partition)

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.controller.base.counters import PARTITION
 from tidemark.controller.view.metrics.series import LabelSet
-from tidemark.controller.view.state.partition_rows import PartitionSummary
+from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.state import StreamState
 
 _MOST_EXPOSED = 500
 """How many partitions of the fleet have series at most, unless a scrape asks for all: some 100 kB."""
 
-Exposed = tuple[str, str, PartitionSummary]
+Exposed = tuple[str, str, PartitionFacts]
 """The job, the stream and a partition that has series of its own."""
 
 
 def most_notable(
     streams: Iterable[StreamState],
-    partitions_of: Mapping[int, Sequence[PartitionSummary]],
+    partitions_of: Mapping[int, Sequence[PartitionFacts]],
     limit: int,
     *,
     detail: bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlalchemy import bindparam, or_, select
 from sqlalchemy.orm import Session
@@ -16,9 +16,9 @@ from tidemark.models.evidence.misdated import explained
 from tidemark.models.evidence.progress import PartitionTimes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PartitionFacts(PartitionTimes):
-    """What is stored of one partition. Times are in microseconds."""
+    """What is stored of one partition. Times are in microseconds; what a snapshot says is as of the newest one."""
 
     partition: str
     behind_us: int | None
@@ -30,37 +30,34 @@ class PartitionFacts(PartitionTimes):
     misdated_event_us: int | None
     """The event time of such a row then; None without any."""
     skewed: bool
-    """Whether it was skewed in the newest snapshot."""
+    """Whether without it the bound would be far narrower."""
     costs_ms: int | None
-    """By how much the bound would then have fallen without it."""
+    """By how much."""
     without_bound_ms: int | None
     """To what."""
+    state: str | None = None
+    """Active, Idle, Behind or Gone; None before the first snapshot."""
+    future_rows: int = 0
+    misdated_rows: int = 0
+    """Rows of it whose event time no delay explains."""
+
+    @property
+    def notable(self) -> tuple[bool, bool, bool, int, str]:
+        """Sorts first what somebody would look for first: skewed, idle, behind, then by cost."""
+        idle, behind = self.state == "Idle", self.state == "Behind"
+        return not self.skewed, not idle, not behind, -(self.costs_ms or 0), self.partition
 
 
+_COLUMNS = tuple(getattr(PartitionRow, field.name) for field in fields(PartitionFacts))
 # Built once: building it takes longer than running it.
 _PARTITIONS = (
-    select(
-        PartitionRow.partition,
-        PartitionRow.first_seen_us,
-        PartitionRow.last_seen_us,
-        PartitionRow.batches,
-        PartitionRow.behind_us,
-        PartitionRow.last_future_us,
-        PartitionRow.last_misdated_us,
-        PartitionRow.misdated_event_us,
-        PartitionRow.skewed,
-        PartitionRow.costs_ms,
-        PartitionRow.without_bound_ms,
-    )
-    .where(PartitionRow.stream_id == bindparam("stream"))
-    .order_by(PartitionRow.partition)
+    select(*_COLUMNS).where(PartitionRow.stream_id == bindparam("stream")).order_by(PartitionRow.partition)
 )
 
 
 def read_partitions(session: Session, stream_id: int) -> list[PartitionFacts]:
     """Return all partitions of a stream by name."""
-    rows = session.connection().execute(_PARTITIONS, {"stream": stream_id})
-    return [PartitionFacts(**row) for row in rows.mappings()]
+    return [PartitionFacts(*row) for row in session.connection().execute(_PARTITIONS, {"stream": stream_id})]
 
 
 def present_in(partitions: Sequence[PartitionFacts], horizon: Horizon) -> list[PartitionFacts]:
@@ -122,29 +119,7 @@ _GONE = "Gone"
 """``PartitionRow.state`` of a partition without a row within the horizon."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """One partition as of the newest snapshot of its stream. None is unknown."""
-
-    partition: str
-    state: str | None
-    """Active, Idle or Behind."""
-    skewed: bool
-    """Whether without it the bound would be far narrower."""
-    costs_ms: int | None
-    """By how much."""
-    future_rows: int
-    misdated_rows: int
-    """Rows of it whose event time no delay explains."""
-
-    @property
-    def notable(self) -> tuple[bool, bool, bool, int, str]:
-        """Sorts first what somebody would look for first: skewed, idle, behind, then by cost."""
-        idle, behind = self.state == "Idle", self.state == "Behind"
-        return not self.skewed, not idle, not behind, -(self.costs_ms or 0), self.partition
-
-
-def load_partitions(session: Session, *, notable: bool = True) -> Mapping[int, list[PartitionSummary]]:
+def load_partitions(session: Session, *, notable: bool = True) -> Mapping[int, list[PartitionFacts]]:
     """Return by stream its partitions in order of their names; those that are gone are left out.
 
     Args:
@@ -152,22 +127,14 @@ def load_partitions(session: Session, *, notable: bool = True) -> Mapping[int, l
     """
     table = PartitionRow
     wanted = (
-        select(
-            table.stream_id,
-            table.partition,
-            table.state,
-            table.skewed,
-            table.costs_ms,
-            table.future_rows,
-            table.misdated_rows,
-        )
+        select(table.stream_id, *_COLUMNS)
         .where(or_(table.state.is_(None), table.state != _GONE))
         .order_by(table.stream_id, table.partition)
     )
     if notable:
         odd = table.state.in_(("Idle", "Behind")), table.future_rows > 0, table.misdated_rows > 0
         wanted = wanted.where(or_(table.skewed, *odd))
-    by_stream: defaultdict[int, list[PartitionSummary]] = defaultdict(list)
+    by_stream: defaultdict[int, list[PartitionFacts]] = defaultdict(list)
     for row in session.connection().execute(wanted):
-        by_stream[row[0]].append(PartitionSummary(*row[1:]))
+        by_stream[row[0]].append(PartitionFacts(*row[1:]))
     return by_stream

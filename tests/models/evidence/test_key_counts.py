@@ -82,7 +82,7 @@ def test_the_size_is_known_before_anything_is_summed(
 def test_the_size_of_windows_without_number_is_known_at_once() -> None:
     """A granule of 767 bytes of JSON can be in a quadrillion windows."""
     operator = TimeWindow(2**60, 1_000)
-    cells = ReportCells(("p",), np.array([5], np.int64), np.array([1], np.int64), np.zeros(1, np.int64), 0)
+    cells = ReportCells(("p",), np.zeros(1, np.int64), np.array([1], np.int64), 0, np.array([5], np.int64))
     assert table_size(operator, cells, 1_000) == (-(-(2**60) // 1_000), -(-(2**60) // 1_000))
 
 

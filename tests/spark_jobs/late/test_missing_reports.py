@@ -17,6 +17,7 @@ from tidemark.models.base.operators import Operator, row_level, sliding, tumblin
 from tidemark.models.protocol.messages import Report
 from tidemark.spark_jobs import side
 from tidemark.spark_jobs.core.binding import Binding
+from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.core.client import LedgerGaps
 from tidemark.spark_jobs.core.tap import Tap
 from tidemark.spark_jobs.core.wishes import read_settings
@@ -132,7 +133,8 @@ def made_anew(
     """Return the reports that are made of a checkpoint's batches, with what ``first`` says of the run."""
     late, ledger = folder / "late", AllMissing()
     files = SideFolder(HadoopFiles(spark, str(late)), first.query_id, "0")
-    run = ReportedRun(first.run_id, first.output_mode, first.bound_ms, first.generation)
+    chosen = ChosenBound(first.bound_ms, generation=first.generation)
+    run = ReportedRun(first.run_id, first.output_mode, chosen)
     files.record_run(0, run, kept_from=0)
     files.record_future_rows(0, future)
     missing = MissingReports(
@@ -151,11 +153,8 @@ def made_anew(
             settings=read_settings(dict[str, str]().get, job=first.job, stream=first.stream),
             tap=Tap("ts", "partition", granules.granule_us, granules.closed),
             operator=operator,
-            bound_ms=first.bound_ms,
+            chosen=chosen,
             own_bound_ms=first.bound_ms,
-            source="job",
-            mode="Off",
-            generation=None,
             sink=ledger,
         ),
         granules=granules,

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from tidemark.models.base.operators import TimeWindow, sliding
 from tidemark.models.evidence.ledger import judge
 from tidemark.spark_jobs import adaptive_watermark, flush, revise
-from tidemark.spark_jobs.late.mark import BoundInForce
+from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.late.revision import Revision, WindowColumns
 from tidemark.spark_jobs.late.versions import VersionLog
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles, parse_entry
@@ -195,7 +195,7 @@ def test_the_checkpoint_keeps_no_more_than_the_next_driver_needs(spark: SparkSes
         changed = pa.table({"end": pa.array([newest_us], pa.timestamp("us", "UTC")), "rows": [batch]})
         revision = Revision(VersionLog(files), WindowColumns("end", ()), delay_ms, max_files=3)
         watermark_ms = newest_us // 1_000 - delay_ms if batch else 0
-        versions = revision.step(batch, changed, watermark_ms, BoundInForce(bound_ms=1_000))[1].to_pylist()
+        versions = revision.step(batch, changed, watermark_ms, ChosenBound(bound_ms=1_000))[1].to_pylist()
         put_out += [(row["rows"], row["version"], row["is_final"], batch) for row in versions]
 
     first = [(window, 1, False, window + 1) for window in range(8)]

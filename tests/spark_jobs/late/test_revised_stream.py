@@ -11,7 +11,6 @@ from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs import adaptive_watermark, revise
 from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.core.watch import Orders
-from tidemark.spark_jobs.late.mark import BoundInForce
 from tidemark.spark_jobs.late.revise import RevisedStream
 
 OWN_MS, GRACE_MS = 10_000, 50_000
@@ -28,11 +27,11 @@ def stream(
 
 @pytest.mark.parametrize("mode", ["OnRestart", "Restart", "Live"])
 def test_the_newest_bound_is_in_force_at_once_in_every_mode_but_off(mode: Mode) -> None:
-    assert stream(replace(ANSWER, mode=mode)).bound() == BoundInForce(
+    assert stream(replace(ANSWER, mode=mode)).bound() == ChosenBound(
         bound_ms=4_000, generation=3, source="controller", mode=mode
     )
-    assert stream(replace(ANSWER, mode="Off")).bound() == BoundInForce(bound_ms=OWN_MS)
-    assert stream(None).bound() == BoundInForce(bound_ms=OWN_MS)
+    assert stream(replace(ANSWER, mode="Off")).bound() == ChosenBound(bound_ms=OWN_MS)
+    assert stream(None).bound() == ChosenBound(bound_ms=OWN_MS)
 
 
 def test_a_pin_holds_the_jobs_own_bound() -> None:

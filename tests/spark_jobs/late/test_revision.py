@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.base.operators import TimeWindow, sliding, tumbling
-from tidemark.spark_jobs.late.mark import BoundInForce, next_mark
+from tidemark.spark_jobs.core.bound import ChosenBound
+from tidemark.spark_jobs.late.mark import next_mark
 from tidemark.spark_jobs.late.revision import Revision, WindowColumns
 from tidemark.spark_jobs.late.versions import VersionLog, VersionLogError
 
@@ -121,7 +122,7 @@ def test_the_first_version_is_append_mode_under_the_bound_and_the_last_one_under
         decided = None
         for crash, other_s in crashes:
             _, rows = revision.step(
-                number, table(changed), watermarks_ms[number], BoundInForce(bound_ms=other_s * 1_000)
+                number, table(changed), watermarks_ms[number], ChosenBound(bound_ms=other_s * 1_000)
             )
             if crash == CRASHES[0] and decided is None:
                 memory.delete(f"changed/{number}")
@@ -131,7 +132,7 @@ def test_the_first_version_is_append_mode_under_the_bound_and_the_last_one_under
                 assert put_out.setdefault(number, versions_in(rows)) == versions_in(rows)
             revision = start()
         mark, rows = revision.step(
-            number, table(changed), watermarks_ms[number], BoundInForce(bound_ms=bound_s * 1_000)
+            number, table(changed), watermarks_ms[number], ChosenBound(bound_ms=bound_s * 1_000)
         )
         assert put_out.setdefault(number, versions_in(rows)) == versions_in(rows)
         bounds_ms.append(min(bound_s if decided is None else decided, DELAY_MS // 1_000) * 1_000)
@@ -145,7 +146,7 @@ def test_the_first_version_is_append_mode_under_the_bound_and_the_last_one_under
 
 def test_another_grace_at_a_restart_does_not_let_windows_out_too_early() -> None:
     """The watermark in force was made under the old delay; that much later the new one is reached."""
-    bound = BoundInForce(bound_ms=1_000)
+    bound = ChosenBound(bound_ms=1_000)
     before = next_mark(None, 0, bound, 5_000)
     before = next_mark(before, 95_000, bound, 5_000)
     kept = next_mark(before, 95_000, bound, 60_000)
@@ -159,9 +160,9 @@ def test_another_grace_at_a_restart_does_not_let_windows_out_too_early() -> None
 def test_a_batch_without_those_before_it_is_refused() -> None:
     """A checkpoint that was begun without versions has windows open that nobody knows here."""
     memory = Memory()
-    Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(0, table({}), 0, BoundInForce(bound_ms=0))
+    Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(0, table({}), 0, ChosenBound(bound_ms=0))
     with pytest.raises(VersionLogError, match="new checkpoint"):
-        Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(2, table({}), 0, BoundInForce(bound_ms=0))
+        Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(2, table({}), 0, ChosenBound(bound_ms=0))
 
 
 @pytest.mark.parametrize(
@@ -181,13 +182,13 @@ def test_columns_that_cannot_tell_windows_apart_are_refused_and_nothing_is_writt
 ) -> None:
     memory = Memory()
     with pytest.raises(ValueError, match=match):
-        Revision(VersionLog(memory), columns, DELAY_MS).step(0, windows, 0, BoundInForce(bound_ms=0))
+        Revision(VersionLog(memory), columns, DELAY_MS).step(0, windows, 0, ChosenBound(bound_ms=0))
     assert not memory.files
 
 
 def test_other_columns_need_a_new_checkpoint() -> None:
     memory = Memory()
-    Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(0, table({(5, 0): [1]}), 0, BoundInForce(bound_ms=0))
+    Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(0, table({(5, 0): [1]}), 0, ChosenBound(bound_ms=0))
     more = table({}).append_column("rows", pa.array([], pa.int64()))
     with pytest.raises(ValueError, match="new checkpoint"):
-        Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(1, more, 0, BoundInForce(bound_ms=0))
+        Revision(VersionLog(memory), COLUMNS, DELAY_MS).step(1, more, 0, ChosenBound(bound_ms=0))

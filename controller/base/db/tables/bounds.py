@@ -14,7 +14,7 @@ from tidemark.controller.base.db.tables.columns import (
     KeyNumber,
     Long,
     Name,
-    OfStream,
+    RowOfStream,
     Stream,
     Whole,
     Word,
@@ -25,12 +25,11 @@ from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.states import NOTHING_JUDGED
 
 
-class RecommendationRow(Base):
+class RecommendationRow(RowOfStream):
     """The newest recommendation for a stream."""
 
     __tablename__ = "recommendations"
 
-    stream_id: Mapped[OfStream]
     decided_us: Mapped[Whole]
     bound_ms: Mapped[Whole | None]
     steps: Mapped[Long]
@@ -50,24 +49,22 @@ class RecommendationRow(Base):
     """The fencing number of the lease that the loop decided it under last; written last in its transaction."""
 
 
-class RecentBoundRow(Base):
+class RecentBoundRow(RowOfStream):
     """The bound that rows required at a recent decision; nothing narrower is recommended while it is recent."""
 
     __tablename__ = "recent_bounds"
 
-    stream_id: Mapped[OfStream]
     at_us: Mapped[KeyNumber]
     """Trigger time of the newest batch of the decision."""
     slo_generation: Mapped[Whole]
     bound_ms: Mapped[Whole]
 
 
-class PublishedRow(Base):
+class PublishedRow(RowOfStream):
     """What was published to a job, one row a generation."""
 
     __tablename__ = "published_bounds"
 
-    stream_id: Mapped[OfStream]
     generation: Mapped[KeyNumber]
     mode: Mapped[Mode] = mapped_column(String(20))
     bound_ms: Mapped[Whole | None]
@@ -83,12 +80,11 @@ class PublishedRow(Base):
     """The rollout whose rollback published it; null for none, and under a pin."""
 
 
-class PredictionRow(Base):
+class PredictionRow(RowOfStream):
     """A prediction for a published bound, and how it came out. Nulls are unknown."""
 
     __tablename__ = "predictions"
 
-    stream_id: Mapped[OfStream]
     generation: Mapped[KeyNumber]
     """Generation under which the bound was published."""
     expected: Mapped[Expected] = mapped_column(AsJson(Expected))

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Annotated, Any, TypeVar, cast
 
 from sqlalchemy import BigInteger, ForeignKey, Integer, LargeBinary, MetaData, String, Text, TypeDecorator
-from sqlalchemy.orm import DeclarativeBase, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tidemark.models.base.read_json import Reader, reader_of
 
@@ -32,7 +32,6 @@ Name = Annotated[str, mapped_column(String(200))]
 Identifier = Annotated[str, mapped_column(String(64))]
 Word = Annotated[str, mapped_column(String(20))]
 Id = Annotated[int, mapped_column(BigId, primary_key=True, autoincrement=True)]
-OfStream = Annotated[int, mapped_column(ForeignKey("streams.id"), primary_key=True)]
 Stream = Annotated[int, mapped_column(ForeignKey("streams.id"))]
 OfReport = Annotated[int, mapped_column(ForeignKey("reports.id"), primary_key=True)]
 KeyNumber = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
@@ -47,6 +46,14 @@ class Base(DeclarativeBase):
     """Base of all tables."""
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
+
+
+class RowOfStream(Base):
+    """Base of the tables whose rows belong to a stream, by which their keys begin."""
+
+    __abstract__ = True
+
+    stream_id: Mapped[int] = mapped_column(ForeignKey("streams.id"), primary_key=True, sort_order=-1)
 
 
 class AsJson(TypeDecorator[T]):

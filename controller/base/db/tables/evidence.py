@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Mapped
 
-from tidemark.controller.base.db.tables.columns import Base, Blob, Counter, KeyNumber, Long, OfStream, Whole
+from tidemark.controller.base.db.tables.columns import Blob, Counter, KeyNumber, Long, RowOfStream, Whole
 
 
-class LedgerKeyRow(Base):
+class LedgerKeyRow(RowOfStream):
     """The ledger by key: rows admitted and late, over all partitions and batches."""
 
     __tablename__ = "ledger_keys"
 
-    stream_id: Mapped[OfStream]
     key_us: Mapped[KeyNumber]
     """The window's end; for row-level and session keys the end of their minute (..., end]."""
     rows: Mapped[Whole]
@@ -20,12 +19,11 @@ class LedgerKeyRow(Base):
     late_max: Mapped[Whole]
 
 
-class RollupRow(Base):
+class RollupRow(RowOfStream):
     """What the reports of a stream in one slot add up to: a minute, ten minutes, an hour or a day of batches."""
 
     __tablename__ = "rollups"
 
-    stream_id: Mapped[OfStream]
     width_us: Mapped[KeyNumber]
     slot_us: Mapped[KeyNumber]
     batches: Mapped[Whole]
@@ -62,24 +60,22 @@ class RollupRow(Base):
     """How many rows of a batch need more than each of some bounds, with squares (``models.evidence.events``)."""
 
 
-class PartitionRollupRow(Base):
+class PartitionRollupRow(RowOfStream):
     """The needs of a stream's partitions in the slot of a rollup; apart, so that scans of rollups stay short."""
 
     __tablename__ = "partition_rollups"
 
-    stream_id: Mapped[OfStream]
     width_us: Mapped[KeyNumber]
     slot_us: Mapped[KeyNumber]
     needs: Mapped[Blob]
     """``models.partition_needs``."""
 
 
-class OffsetRow(Base):
+class OffsetRow(RowOfStream):
     """How far a stream is rolled up and aged out; without a row, nothing is."""
 
     __tablename__ = "offsets"
 
-    stream_id: Mapped[OfStream]
     last_report_id: Mapped[Counter]
     """Reports up to this one are in the rollups; later ones are the tail, which readers add."""
     hours_until_us: Mapped[Counter]

@@ -5,22 +5,20 @@ from __future__ import annotations
 from sqlalchemy.orm import Mapped
 
 from tidemark.controller.base.db.tables.columns import (
-    Base,
     KeyIdentifier,
     KeyName,
     KeyNumber,
     Long,
-    OfStream,
+    RowOfStream,
     Whole,
 )
 
 
-class LateStepRow(Base):
+class LateStepRow(RowOfStream):
     """Some batches whose rows are counted by dimension; no two of a query overlap."""
 
     __tablename__ = "late_steps"
 
-    stream_id: Mapped[OfStream]
     query_id: Mapped[KeyIdentifier]
     first_batch: Mapped[KeyNumber]
     last_batch: Mapped[Whole]
@@ -29,12 +27,11 @@ class LateStepRow(Base):
     received_us: Mapped[Whole]
 
 
-class LateSlotRow(Base):
+class LateSlotRow(RowOfStream):
     """Rows and losses of the batches of one hour, or of one day, by the values of a dimension."""
 
     __tablename__ = "late_slots"
 
-    stream_id: Mapped[OfStream]
     dimension: Mapped[KeyName]
     width_us: Mapped[KeyNumber]
     slot_us: Mapped[KeyNumber]

@@ -12,7 +12,7 @@ from tidemark.controller.base.db.tables.columns import (
     KeyName,
     Long,
     Name,
-    OfStream,
+    RowOfStream,
     Whole,
     Word,
 )
@@ -39,12 +39,11 @@ class JoinRow(Base):
     """The bounds chosen last under it; null before the first choice."""
 
 
-class SloRow(Base):
+class SloRow(RowOfStream):
     """The SLO of a stream."""
 
     __tablename__ = "slos"
 
-    stream_id: Mapped[OfStream]
     generation: Mapped[Whole]
     target_ppm: Mapped[Whole]
     """As in the specification, for queries."""
@@ -55,12 +54,11 @@ class SloRow(Base):
     """The join whose output decides about the stream's bound; null without one."""
 
 
-class PolicyRow(Base):
+class PolicyRow(RowOfStream):
     """The policy of a stream."""
 
     __tablename__ = "policies"
 
-    stream_id: Mapped[OfStream]
     generation: Mapped[Whole]
     mode: Mapped[Word]
     """As in the specification, for queries."""

@@ -17,7 +17,7 @@ from tidemark.controller.base.db.tables.columns import (
     Long,
     Name,
     OfReport,
-    OfStream,
+    RowOfStream,
     Stream,
     Whole,
     Word,
@@ -77,12 +77,11 @@ KNOWN = StreamRow.deleted_us.is_(None)
 """Condition that picks the streams that are not deleted."""
 
 
-class QueryRow(Base):
+class QueryRow(RowOfStream):
     """One Spark query that reported on a stream, by its persistent id."""
 
     __tablename__ = "queries"
 
-    stream_id: Mapped[OfStream]
     query_id: Mapped[KeyIdentifier]
     first_batch: Mapped[Whole]
     last_batch: Mapped[Whole]
@@ -198,12 +197,11 @@ class ReportBodyRow(Base):
     """The needs of its rows as one sketch, against ``ReportRow.need_base_ms``; null without any."""
 
 
-class LiveRow(Base):
+class LiveRow(RowOfStream):
     """What the newest report said beyond its counts; one row a stream, because it holds lists of names."""
 
     __tablename__ = "live_states"
 
-    stream_id: Mapped[OfStream]
     report_id: Mapped[Whole]
     """The report that said it. When it is not the newest report, the newest one said nothing of the kind."""
     live: Mapped[Long | None]
@@ -214,12 +212,11 @@ class LiveRow(Base):
     """Why no row is judged; null when they are."""
 
 
-class PartitionRow(Base):
+class PartitionRow(RowOfStream):
     """A partition of a stream since it was first seen."""
 
     __tablename__ = "partitions"
 
-    stream_id: Mapped[OfStream]
     partition: Mapped[KeyName]
     rows: Mapped[Whole]
     last_event_time_us: Mapped[Whole]
@@ -259,12 +256,11 @@ class PartitionRow(Base):
     """By how much the stream's bound would have fallen without it."""
 
 
-class OverviewRow(Base):
+class OverviewRow(RowOfStream):
     """What a list of streams shows of one, as of its newest snapshot. Nulls are unknown."""
 
     __tablename__ = "overviews"
 
-    stream_id: Mapped[OfStream]
     seen_us: Mapped[Whole]
     """When the snapshot was taken."""
     report_id: Mapped[Whole]

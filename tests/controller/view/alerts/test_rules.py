@@ -19,7 +19,7 @@ from tidemark.controller.base.alert_table import (
 from tidemark.controller.base.db.tables import PredictionRow, RolloutRow
 from tidemark.controller.evidence.lost import LostOfValue, LostSummary
 from tidemark.controller.view.alerts.rules import ActiveAlert, active_alerts
-from tidemark.controller.view.state.partition_rows import PartitionSummary
+from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.view.state.state import StreamState
 
@@ -43,10 +43,24 @@ QUIET = RecentRows(
 
 
 WELL = stream_state()
+PARTITION = PartitionFacts(
+    first_seen_us=0,
+    last_seen_us=NOW_US,
+    batches=1_000,
+    partition="7",
+    behind_us=0,
+    last_future_us=None,
+    last_misdated_us=None,
+    misdated_event_us=None,
+    skewed=False,
+    costs_ms=None,
+    without_bound_ms=None,
+    state="Active",
+)
 
 
 def found(
-    state: StreamState = WELL, *partitions: PartitionSummary, recent: RecentRows = QUIET
+    state: StreamState = WELL, *partitions: PartitionFacts, recent: RecentRows = QUIET
 ) -> list[ActiveAlert]:
     return list(active_alerts(state, partitions, recent, NOW_US))
 
@@ -128,11 +142,11 @@ def test_a_budget_is_spent_below_nothing_and_by_ten_rows() -> None:
 def test_alerts_on_partitions_name_them() -> None:
     active = found(
         WELL,
-        PartitionSummary("6", "Active", False, 90_000, 0, 0),
-        PartitionSummary("7", "Active", True, 18_000, 0, 0),
-        PartitionSummary("8", "Idle", False, None, 0, 0),
-        PartitionSummary("9", "Behind", False, 400_000, 0, 0),
-        PartitionSummary("new", None, False, None, 0, 0),
+        replace(PARTITION, partition="6", costs_ms=90_000),
+        replace(PARTITION, skewed=True, costs_ms=18_000),
+        replace(PARTITION, partition="8", state="Idle"),
+        replace(PARTITION, partition="9", state="Behind", costs_ms=400_000),
+        replace(PARTITION, partition="new", state=None),
     )
     assert [(each.alert.name, dict(each.labels)["partition"]) for each in active] == [
         ("TidemarkPartitionSkewed", "7"),
@@ -219,8 +233,8 @@ def test_a_watermark_stands_still_when_rows_come_and_no_wider_bound_explains_it(
 def test_a_few_future_dated_or_misdated_rows_and_a_small_skew_call_nobody() -> None:
     assert names(recent=replace(QUIET, misdated_rows=MIN_MISDATED_ROWS - 1)) == []
     assert names(recent=replace(QUIET, future_rows=MIN_FUTURE_ROWS - 1)) == []
-    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS - 1, 0, 0)) == []
-    assert names(WELL, PartitionSummary("7", "Active", True, MIN_SKEW_MS, 0, 0)) != []
+    assert names(WELL, replace(PARTITION, skewed=True, costs_ms=MIN_SKEW_MS - 1)) == []
+    assert names(WELL, replace(PARTITION, skewed=True, costs_ms=MIN_SKEW_MS)) != []
 
 
 def test_a_budget_alert_says_how_fast_it_burns_and_how_long_the_rest_lasts() -> None:
@@ -308,5 +322,5 @@ def test_a_stream_that_keeps_its_target_in_every_window_never_burns(
 @given(st.text(min_size=1), st.text(min_size=1), st.text(min_size=1))
 def test_names_with_braces_appear_as_they_are(job: str, stream: str, partition: str) -> None:
     named = stream_state(job=job, stream=stream)
-    (active,) = found(named, PartitionSummary(partition, "Idle", False, None, 0, 0))
+    (active,) = found(named, replace(PARTITION, partition=partition, state="Idle"))
     assert active.summary == f"Partition {partition} of {job}/{stream} is silent"
