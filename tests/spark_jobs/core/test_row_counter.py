@@ -164,6 +164,21 @@ def test_streams_of_one_schema_share_the_code_that_spark_compiles(spark: SparkSe
     assert pieces[0] == pieces[1] > 0
 
 
+def test_a_session_has_one_rule_that_places_counters(spark: SparkSession) -> None:
+    experimental: Any = spark._jsparkSession.experimental()
+    classes = classes_for(spark)
+    before = experimental.extraOptimizations()
+    try:
+        for _ in range(3):
+            counting.place_counters(spark, classes)
+        rules = experimental.extraOptimizations()
+        names = [rules.apply(at).getClass().getName() for at in range(rules.size())]
+    finally:
+        getattr(experimental, "extraOptimizations_$eq")(before)
+
+    assert len(names) == len(set(names)) == 1
+
+
 # -- a batch that is read several times ---------------------------------------------------------------------------
 
 
