@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.database import Limits
 from tidemark.controller.base.db.limits import check_room_for_pairs, make_room_for_partitions
 from tidemark.controller.base.db.statements import Excluded, greater, lesser, upsert_many
-from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
+from tidemark.controller.base.db.tables import OperatorRow, QueryRow, ReportBodyRow, ReportRow, StreamRow
 from tidemark.controller.base.errors import TidemarkError
 from tidemark.controller.reports.live import keep_live
 from tidemark.controller.reports.raise_bases import Corrected, is_replayed, raise_later_bases, sketch_of
@@ -237,6 +237,16 @@ _COUNT = (
     )
 )
 _INSERT_REPORT = insert(_REPORTS).returning(_REPORTS.c.id, sort_by_parameter_order=True)
+_OPERATORS = cast("Table", OperatorRow.__table__)
+_INSERT_OPERATOR = (
+    insert(_OPERATORS)
+    .values(
+        number=select(func.coalesce(func.max(_OPERATORS.c.number), 0) + 1)
+        .where(_OPERATORS.c.stream_id == bindparam("which"))
+        .scalar_subquery()
+    )
+    .returning(_OPERATORS.c.number)
+)
 _INSERT_BODY = insert(cast("Table", ReportBodyRow.__table__))
 
 
@@ -245,7 +255,7 @@ def _store(session: Session, reports: Sequence[CountedReport], evidence: ReportF
     if not reports:
         return []
     connection = session.connection()
-    rows = [_row(counted) for counted in reports]
+    rows = [_row(counted, _operator_number(connection, counted.new)) for counted in reports]
     ids = list(connection.execute(_INSERT_REPORT, rows).scalars())
     connection.execute(
         _INSERT_BODY,
@@ -313,7 +323,16 @@ def _batches(new: Excluded) -> dict[str, ColumnElement[Any]]:
     }
 
 
-def _row(counted: CountedReport) -> dict[str, Any]:
+def _operator_number(connection: Connection, new: NewReport) -> int:
+    """Return the number of a report's operator, which is stored when its stream never had it before."""
+    number = new.stored.operator_number
+    if number is None:
+        row = {"which": new.stream_id, "stream_id": new.stream_id, "operator": new.report.operator}
+        number = connection.execute(_INSERT_OPERATOR, row).scalar_one()
+    return number
+
+
+def _row(counted: CountedReport, operator_number: int) -> dict[str, Any]:
     report, facts, clocks = counted.new.report, counted.facts, counted.clocks
     return {
         **{name: getattr(facts, name) for name in _FACTS},
@@ -325,7 +344,7 @@ def _row(counted: CountedReport) -> dict[str, Any]:
         "received_us": counted.new.received_us,
         "started_us": facts.seen_us,
         "duration_ms": report.duration_ms,
-        "operator": report.operator,
+        "operator_number": operator_number,
         "output_mode": report.output_mode,
         "bound_ms": report.bound_ms,
         "generation": report.generation,

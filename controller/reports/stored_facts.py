@@ -15,8 +15,10 @@ from sqlalchemy.orm import Session, aliased
 
 from tidemark.controller.base.db.limits import count_of_partitions
 from tidemark.controller.base.db.statements import given, given_rows
-from tidemark.controller.base.db.tables import OffsetRow, QueryRow, ReportRow, StreamRow
+from tidemark.controller.base.db.tables import OffsetRow, OperatorRow, QueryRow, ReportRow, StreamRow
+from tidemark.controller.base.db.tables.columns import AsJson
 from tidemark.controller.reports.store import max_up_to, with_deleted
+from tidemark.models.base.operators import Operator
 from tidemark.models.protocol.messages import Report
 
 
@@ -50,13 +52,19 @@ class StoredFacts:
     """(Row, key) pairs that the stream has counted since it was first seen."""
     unjudged_rows: int
     """Rows of unknown fate since then."""
+    operator_number: int | None
+    """That of the report's operator; None when the stream had it never before."""
+
+
+_OPERATOR: AsJson[Operator] = AsJson(Operator)
+"""How operators are stored."""
 
 
 @cache
 def _facts(dialect: str) -> Select[Any]:
     # Built once: building it takes longer than running it.
-    whole = BigInteger()
-    asked = given_rows(dialect, {"stream_id": whole, "query_id": String(), "batch_id": whole}).c
+    whole, word = BigInteger(), String()
+    asked = given_rows(dialect, {"stream_id": whole, "query_id": word, "batch_id": whole, "operator": word}).c
     return (
         select(
             asked.stream_id,
@@ -74,6 +82,7 @@ def _facts(dialect: str) -> Select[Any]:
             count_of_partitions(asked.stream_id).label("partitions"),
             StreamRow.pairs,
             StreamRow.unjudged_rows,
+            OperatorRow.number,
         )
         .join(StreamRow, StreamRow.id == asked.stream_id)
         .outerjoin(
@@ -86,6 +95,10 @@ def _facts(dialect: str) -> Select[Any]:
         )
         .outerjoin(OffsetRow, OffsetRow.stream_id == asked.stream_id)
         .outerjoin(QueryRow, and_(QueryRow.stream_id == asked.stream_id, QueryRow.query_id == asked.query_id))
+        .outerjoin(
+            OperatorRow,
+            and_(OperatorRow.stream_id == asked.stream_id, OperatorRow.operator == asked.operator),
+        )
     )
 
 
@@ -104,6 +117,9 @@ def stored_facts(session: Session, reports: Mapping[int, Report]) -> dict[int, S
             "stream_id": list(reports),
             "query_id": [report.query_id for report in reports.values()],
             "batch_id": [report.batch_id for report in reports.values()],
+            "operator": [
+                _OPERATOR.process_bind_param(report.operator, dialect) for report in reports.values()
+            ],
         },
     )
     return {
@@ -128,4 +144,5 @@ def _facts_of(row: Row[Any], batch_id: int) -> StoredFacts:
         partitions=row.partitions,
         pairs=row.pairs,
         unjudged_rows=row.unjudged_rows,
+        operator_number=row.number,
     )

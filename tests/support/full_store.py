@@ -19,6 +19,7 @@ from tidemark.controller.base.db.tables import (
     Base,
     LedgerKeyRow,
     OffsetRow,
+    OperatorRow,
     PartitionRollupRow,
     PartitionRow,
     PolicyRow,
@@ -120,6 +121,7 @@ def _stream(session: Session, number: int, filling: Filling, pools: SketchPools)
         ],
     )
     first_id = stream_id * FIRST_ID
+    _put(session, OperatorRow, [{"stream_id": stream_id, "number": 1, "operator": tumbling("1 minute")}])
     base = _report_facts(stream_id, rows, counts)
     _put(
         session,
@@ -256,7 +258,7 @@ def _report_facts(stream_id: int, rows: int, counts: Mapping[str, int]) -> dict[
         "query_id": "query",
         "run_id": "run",
         "duration_ms": 300,
-        "operator": tumbling("1 minute"),
+        "operator_number": 1,
         "keys_per_row": 1,
         "output_mode": "append",
         "bound_ms": 30_000,

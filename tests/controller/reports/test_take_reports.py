@@ -15,6 +15,7 @@ from tidemark.controller.base.db.database import NO_LIMITS, Database, Limits
 from tidemark.controller.base.db.tables import (
     LedgerKeyRow,
     OffsetRow,
+    OperatorRow,
     PartitionRollupRow,
     PartitionRow,
     QueryRow,
@@ -41,6 +42,7 @@ NOW_US = START_US + 600 * SECOND
 OPERATORS: tuple[Operator, ...] = (tumbling("10s"), sliding("10s", "5s"), row_level())
 TABLES = (
     StreamRow,
+    OperatorRow,
     ReportRow,
     ReportBodyRow,
     LedgerKeyRow,
@@ -143,6 +145,40 @@ def test_reports_that_are_taken_together_are_stored_as_one_by_one(
     assert {kind for kind, _, _ in wanted} == {"stored", "report-conflict"}
     assert found == wanted
     assert stored(joint) == stored(apart)
+
+
+def test_an_operator_is_stored_once_for_a_stream_and_every_report_keeps_its_own(
+    open_store: Callable[[], Database],
+) -> None:
+    """A query may change it between two runs, and change it back."""
+    database = open_store()
+    first, *_ = query_reports(exponential_batches(1, 40), tumbling("10s"))
+    changed = (
+        tumbling("10s"),
+        tumbling("10s"),
+        tumbling("20s"),
+        tumbling("10s"),
+        sliding("20s", "10s"),
+        tumbling("20s"),
+    )
+    reports = [
+        replace(first, stream=stream, batch_id=batch, operator=operator)
+        for batch, operator in enumerate(changed)
+        for stream in ("s", "t")
+    ]
+    together(database, reports, NO_LIMITS)
+    with database.read() as session:
+        numbered = select(OperatorRow.stream_id, OperatorRow.number, OperatorRow.operator)
+        kept = [tuple(row) for row in session.execute(numbered.order_by(*numbered.selected_columns[:2]))]
+        of_reports = session.execute(
+            select(ReportRow.stream_id, ReportRow.batch_id, ReportRow.operator).order_by(ReportRow.id)
+        )
+        told = {(stream_id, batch): operator for stream_id, batch, operator in of_reports}
+    distinct = list(enumerate((tumbling("10s"), tumbling("20s"), sliding("20s", "10s")), start=1))
+    assert kept == [(stream_id, *operator) for stream_id in (1, 2) for operator in distinct]
+    assert told == {
+        (stream_id, batch): operator for stream_id in (1, 2) for batch, operator in enumerate(changed)
+    }
 
 
 def test_a_report_that_comes_late_raises_the_bases_of_its_own_query_alone(

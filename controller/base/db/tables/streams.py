@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Index, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import Index, UniqueConstraint, select, text
+from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from tidemark.controller.base.db.tables.columns import (
     AsJson,
@@ -14,6 +14,7 @@ from tidemark.controller.base.db.tables.columns import (
     Identifier,
     KeyIdentifier,
     KeyName,
+    KeyNumber,
     Long,
     Name,
     OfReport,
@@ -96,6 +97,16 @@ class QueryRow(RowOfStream):
     """How far all its batches so far were dated ahead, on purpose; null before its first row."""
 
 
+class OperatorRow(RowOfStream):
+    """An operator that a query of a stream had: most streams have one for ever, so that reports only name it."""
+
+    __tablename__ = "operators"
+
+    number: Mapped[KeyNumber]
+    """Of the stream's operators, in the order in which they were first reported."""
+    operator: Mapped[Operator] = mapped_column(AsJson(Operator, kept=4_096))
+
+
 class ReportRow(Base):
     """The facts of one batch, once per (stream, query, batch)."""
 
@@ -112,7 +123,7 @@ class ReportRow(Base):
     )
 
     id: Mapped[Id]
-    stream_id: Mapped[Stream]
+    stream_id: Mapped[Stream] = mapped_column()
     query_id: Mapped[Identifier]
     run_id: Mapped[Identifier]
     batch_id: Mapped[Whole]
@@ -122,7 +133,13 @@ class ReportRow(Base):
     started_us: Mapped[Whole]
     """The same; the report as sent has the driver's own time."""
     duration_ms: Mapped[Whole]
-    operator: Mapped[Operator] = mapped_column(AsJson(Operator, kept=4_096))
+    operator_number: Mapped[Whole] = mapped_column()
+    operator: Mapped[Operator] = column_property(
+        select(OperatorRow.operator)
+        .where(OperatorRow.stream_id == stream_id, OperatorRow.number == operator_number)
+        .scalar_subquery()
+    )
+    """That of its number (``OperatorRow``)."""
     keys_per_row: Mapped[Whole]
     """Maximum number of keys of one row: above 1 for sliding windows."""
     output_mode: Mapped[Word]

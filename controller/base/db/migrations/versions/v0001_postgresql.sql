@@ -199,6 +199,14 @@ CREATE TABLE offsets (
     CONSTRAINT fk_offsets_stream_id_streams FOREIGN KEY(stream_id) REFERENCES streams (id)
 );
 
+CREATE TABLE operators (
+    stream_id BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    operator TEXT NOT NULL,
+    CONSTRAINT pk_operators PRIMARY KEY (stream_id, number),
+    CONSTRAINT fk_operators_stream_id_streams FOREIGN KEY(stream_id) REFERENCES streams (id)
+);
+
 CREATE TABLE overviews (
     stream_id BIGINT NOT NULL,
     seen_us BIGINT NOT NULL,
@@ -352,7 +360,7 @@ CREATE TABLE reports (
     seen_us BIGINT NOT NULL,
     started_us BIGINT NOT NULL,
     duration_ms BIGINT NOT NULL,
-    operator TEXT NOT NULL,
+    operator_number BIGINT NOT NULL,
     keys_per_row BIGINT NOT NULL,
     output_mode VARCHAR(20) NOT NULL,
     bound_ms BIGINT NOT NULL,
