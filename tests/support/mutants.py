@@ -54,7 +54,8 @@ CORE = (
 
 TESTS = {
     "models": tuple(
-        f"tests/models/{each}" for each in ("base", "protocol", "evidence", "specs", "recommend", "rollout")
+        f"tests/models/{each}"
+        for each in ("base", "protocol", "evidence", "specs", "recommend", "rollout", "live")
     ),
     "controller": tuple(
         f"tests/controller/{each}" for each in ("control", "evidence", "reports", "specs", "view")

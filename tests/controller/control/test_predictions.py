@@ -45,14 +45,16 @@ def predictions(controller: Controller, **params: Any) -> list[dict[str, Any]]:
 
 
 def of(controller: Controller, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the prediction of the bound that a job was body."""
+    """Return the prediction of the bound in an answer."""
     (found,) = [item for item in predictions(controller) if item["generation"] == body["generation"]]
     return found
 
 
-def publish(controller: Controller, reports: list[Report], target_ppm: int = 990_000) -> dict[str, Any]:
-    """Report, decide, and return what a job is body."""
-    controller.put("/slo", {"target_ppm": target_ppm})
+def publish(
+    controller: Controller, reports: list[Report], target_ppm: int = 990_000, **slo: Any
+) -> dict[str, Any]:
+    """Report, decide, and return the answer that a job has."""
+    controller.put("/slo", {"target_ppm": target_ppm, **slo})
     controller.put("/policy", POLICY)
     controller.report_all(reports)
     controller.tick()
@@ -64,7 +66,7 @@ def publish(controller: Controller, reports: list[Report], target_ppm: int = 990
 def run_with(
     controller: Controller, body: dict[str, Any], batches: list[list[Row]], before: list[Report]
 ) -> list[Report]:
-    """Start the job again with what it was body, on ``batches``."""
+    """Start the job again with that answer, on ``batches``."""
     controller.acknowledge(
         Acknowledgement(
             query_id="query",
@@ -168,6 +170,27 @@ def test_reports_that_come_late_or_out_of_order_score_as_all_of_them_do_in_order
             outcomes.append(of(controller, body)["realised"] | {"scored_us": None})
     assert outcomes[0] == outcomes[1]
     assert outcomes[0]["rows"] >= PREDICTION_MIN_ROWS
+
+
+def test_rows_judged_later_than_a_horizon_after_a_bound_took_effect_score_nothing(
+    controller: Controller,
+) -> None:
+    body = publish(controller, LEARNT, horizon_ms=60_000)
+    reports = restarted_reports(
+        LEARNT, BATCHES[40:140], bound_ms=body["bound_ms"], generation=body["generation"]
+    )
+    for part in (slice(0, 50), slice(50, 80), slice(80, 100)):
+        controller.report_all(reports[part])
+        controller.tick()
+    realised = of(controller, body)["realised"]
+    judged_us = [
+        report.started_us
+        for report in reports
+        if (report.late_watermark_ms or 0) > (LEARNT[-1].watermark_ms or 0)
+    ]
+    until_us = realised["became_effective_us"] + 60_000_000
+    assert judged_us[-1] > until_us
+    assert realised["rows"] == ROWS * sum(at_us <= until_us for at_us in judged_us)
 
 
 def test_rows_that_met_another_bound_score_nothing(controller: Controller) -> None:

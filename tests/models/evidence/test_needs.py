@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 from tidemark.models.base.operators import Operator, RowLevel, tumbling
 from tidemark.models.evidence.ledger import BaseTracker, effective_bound_ms
 from tidemark.models.evidence.needs import late_base_ms, needs_against, needs_us
+from tidemark.models.protocol.messages import LiveState
 
-from support.streams import operators, report_of, slow_keys
+from support.streams import SECOND, operators, report_of, slow_keys
+
+LIVE = LiveState(ceiling_ms=30_000, control_ms=None, reason="")
 
 times = st.integers(-20_000, 20_000) | st.integers(-(10**15), 10**15)
 
@@ -158,3 +162,31 @@ def test_rows_without_a_base_are_early_where_the_filter_had_no_watermark_and_els
     report = report_of([("p", 5)] * 3, RowLevel(), late_watermark_ms=late_watermark_ms, batch_id=batch)
     found = needs_against(report, None)
     assert (found.early_rows, found.unknown_rows, found.pairs) == ((3, 0, 0) if early else (0, 3, 0))
+
+
+@pytest.mark.parametrize(
+    ("watermark_s", "reported_base_s", "live", "dropped"),
+    [
+        (90, 120, None, 2),  # the base it names has a clock that is ahead in it
+        (90, 120, LIVE, 2),
+        (105, None, None, 3),  # its own run has no base yet, and no bound is below 0
+        (105, None, LIVE, 0),  # a watermark of Live owes nothing to a base
+        (60, 100, None, 0),
+    ],
+)
+def test_a_row_that_the_bound_admits_is_lost_to_clocks_where_the_watermark_follows_one_that_is_ahead(
+    watermark_s: int, reported_base_s: int | None, live: LiveState | None, dropped: int
+) -> None:
+    """Against a base of 100 s and a bound of 30 s, rows at 60, 80, 85 and 99 s: the first is late by itself."""
+    report = report_of(
+        [("p", at * SECOND) for at in (60, 80, 85, 99)],
+        RowLevel(),
+        bound_ms=30_000,
+        late_watermark_ms=watermark_s * 1_000,
+        late_base_ms=None if reported_base_s is None else reported_base_s * 1_000,
+        batch_id=9,
+    )
+    needs = needs_against(replace(report, live=live), 100_000)
+    assert (needs.misdated_late, needs.misdated_pairs) == (dropped, dropped)
+    whole = needs_against(replace(report, live=live, output_mode="complete"), 100_000)
+    assert whole.misdated_late == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -45,6 +46,12 @@ def test_what_is_merged_can_be_taken_back(one: dict[str, list[int]], other: dict
     assert both == PartitionNeeds.of(sketches_of(added))
     assert both.minus(second) == first
     assert both.minus(both) == PartitionNeeds.merged([])
+
+
+def test_counts_that_differ_in_a_name_a_need_or_a_number_are_not_equal() -> None:
+    many = ({"a": [1]}, {"b": [1]}, {"a": [10**9]}, {"a": [1, 1]}, {})
+    for one, other in combinations([PartitionNeeds.of(sketches_of(needs)) for needs in many], 2):
+        assert one != other
 
 
 def test_more_than_was_counted_cannot_be_subtracted() -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS = 12_000
+ALLOWANCE_US = 60_000_000
 NAMES = (
     "element_at(array('', 'a', 'größer', 'a:1', 'with \"quotes\"', 'line\\nbreak', null), int(id % 7) + 1)"
 )
@@ -55,6 +56,24 @@ def _rows(spark: SparkSession) -> DataFrame:
     )
 
 
+def _edges(spark: SparkSession, tap: Tap) -> DataFrame:
+    """Return rows like those on every edge: of the times that have a number, and of the delays that are counted."""
+    times = [edge + step for edge in (tap.times.first_us, tap.times.end_us) for step in (-1, 0, 1)]
+    came = [EPOCH_US - ALLOWANCE_US - late for late in (0, 1)]
+    # The last is so long after its arrival that the difference, which has no number, would come out positive.
+    rows = [(at, None) for at in times] + [(EPOCH_US, at) for at in came] + [(2**62, -3 * 2**61)]
+    schema = "ts long, arrival long, arrival_type int"
+    return spark.createDataFrame([(*row, 1) for row in rows], schema).selectExpr(
+        "timestamp_micros(ts) as ts",
+        "3 as partition",
+        "'a' as name",
+        "timestamp_micros(arrival) as arrival",
+        "arrival_type",
+        "0 as back",
+        "0 as aside",
+    )
+
+
 def _decoded(tap: Tap, clock_us: int | None, text: str) -> TapCounts:
     return tap.decode(text, Granules(1_000_000, "left"), clock_us)
 
@@ -65,17 +84,18 @@ def _decoded(tap: Tap, clock_us: int | None, text: str) -> TapCounts:
 def test_it_counts_what_observe_counts(
     spark: SparkSession, partition: str | None, closed: Closed | None
 ) -> None:
-    rows = _rows(spark)
     plain = Tap("ts", partition, 1_000_000, closed, counter=key_counter())
-    if not plain.can_name_partitions(rows):
+    every, edges = _rows(spark), _edges(spark, plain)
+    if not plain.can_name_partitions(every):
         pytest.skip("this Spark cannot observe counts by name")
-    with_arrival = replace(plain, arrival_time="arrival", allowance_us=60_000_000)
+    with_arrival = replace(plain, arrival_time="arrival", allowance_us=ALLOWANCE_US)
     set_back = replace(with_arrival, arrival_type="arrival_type", ahead="back")
     for tap in (plain, with_arrival, set_back, replace(set_back, ahead="aside", takes_out=True)):
         clock_us = None if tap.allowance_us is None else EPOCH_US - 30_000_000
         decode = partial(_decoded, tap, clock_us)
 
-        assert decode(counted_in_stage(rows, tap)) == decode(tap.count(rows))
+        for rows in (every, edges):
+            assert decode(counted_in_stage(rows, tap)) == decode(tap.count(rows))
 
 
 @pytest.mark.versions
@@ -108,6 +128,18 @@ def test_of_more_keys_than_it_is_to_hold_it_counts_the_rows_alone(
 
 
 @pytest.mark.versions
+@pytest.mark.parametrize("partition", ["partition", "name"])
+def test_as_many_keys_as_it_is_to_hold_are_counted_each(spark: SparkSession, partition: str) -> None:
+    rows = spark.range(5).selectExpr(
+        f"timestamp_micros({EPOCH_US} + id * 1000000) as ts", "int(id) as partition", "string(id) as name"
+    )
+    tap = Tap("ts", partition, 1_000_000, "left", max_keys=5, counter=key_counter())
+    counts = tap.decode(counted_in_stage(rows, tap), Granules(1_000_000, "left"))
+
+    assert (counts.rows, len(counts.by_granule.partitions), counts.uncounted) == (5, 5, None)
+
+
+@pytest.mark.versions
 def test_a_frame_is_as_it_was(spark: SparkSession) -> None:
     """A checkpoint's state has columns without nulls, and their metadata."""
     rows = _rows(spark).withColumn("ts", F.coalesce("ts", F.timestamp_micros(F.lit(0))))
@@ -130,6 +162,21 @@ def test_streams_of_one_schema_share_the_code_that_spark_compiles(spark: SparkSe
         pieces.append(compiled.getCount())
 
     assert pieces[0] == pieces[1] > 0
+
+
+def test_a_session_has_one_rule_that_places_counters(spark: SparkSession) -> None:
+    experimental: Any = spark._jsparkSession.experimental()
+    classes = classes_for(spark)
+    before = experimental.extraOptimizations()
+    try:
+        for _ in range(3):
+            counting.place_counters(spark, classes)
+        rules = experimental.extraOptimizations()
+        names = [rules.apply(at).getClass().getName() for at in range(rules.size())]
+    finally:
+        getattr(experimental, "extraOptimizations_$eq")(before)
+
+    assert len(names) == len(set(names)) == 1
 
 
 # -- a batch that is read several times ---------------------------------------------------------------------------

@@ -341,6 +341,21 @@ def test_rows_that_go_through_a_function_in_python_are_not_judged_and_the_reason
     assert "put it before the watermark; its rows are not judged and it is not steered" in caplog.text
 
 
+def test_rows_of_which_a_filter_drops_some_sliding_windows_are_not_judged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's own filter above these windows looks like it, and drops only those that a time is not in."""
+    run = _Run(spark, tmp_path, _clicks_and_heartbeats())
+    from_us = EPOCH_US + 16 * SECOND_US
+
+    def later_windows(df: DataFrame) -> DataFrame:
+        windows = df.withColumn("w", F.window("ts", "10 seconds", "4 seconds"))
+        return _ids(windows.where(F.col("w.start") >= F.timestamp_micros(F.lit(from_us))), "w")
+
+    run.run(later_windows)
+    _assert_unjudged(run, "a filter behind the watermark drops or multiplies rows")
+
+
 def _assert_unjudged(run: _Run, why: str) -> None:
     ledger = run.ledger().completeness()
 
