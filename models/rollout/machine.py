@@ -1,4 +1,4 @@
-"""The state machine: how a rollout proceeds by itself, and what a person may do with it."""
+"""The state machine: how a rollout proceeds by itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.messages import Envelope
 from tidemark.models.rollout.gate import at_gate, at_outside_gate, judge_outside, needs_approval, when
 from tidemark.models.rollout.states import (
-    CANDIDATE,
     TRANSITIONS,
     UNDER_WAY,
-    Act,
     Move,
     Rollout,
     RolloutFacts,
@@ -20,18 +18,6 @@ from tidemark.models.rollout.states import (
 )
 from tidemark.models.rollout.verification import judge_on, verify
 from tidemark.models.specs.slo import Direction
-
-_ACTS: dict[Act, frozenset[State]] = {
-    "approve": CANDIDATE,
-    "discard": CANDIDATE,
-    "rollback": UNDER_WAY | {"Verified"},
-}
-
-
-def allowed(state: State, *, vetoed: bool) -> tuple[Act, ...]:
-    """Return what a person may do with a rollout in ``state``; a veto that holds can be lifted."""
-    acts = tuple(act for act, states in _ACTS.items() if state in states)
-    return (*acts, "lift") if vetoed else acts
 
 
 def restores_previous(before: State, move: Move, rollout: Rollout) -> bool:

@@ -57,6 +57,18 @@ OPEN = CANDIDATE | UNDER_WAY
 ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.items() if not follows)
 """States that nothing leaves."""
 
+_ACTS: dict[Act, frozenset[State]] = {
+    "approve": CANDIDATE,
+    "discard": CANDIDATE,
+    "rollback": UNDER_WAY | {"Verified"},
+}
+
+
+def allowed(state: State, *, vetoed: bool) -> tuple[Act, ...]:
+    """Return what a person may do with a rollout in ``state``; a veto that holds can be lifted."""
+    acts = tuple(act for act, states in _ACTS.items() if state in states)
+    return (*acts, "lift") if vetoed else acts
+
 
 def state_text(state: State) -> str:
     """Return a state in words, such as ``rolled back``."""

@@ -7,11 +7,12 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-Unit = Literal["duration", "share", "number", "choice", "flag", "list"]
+Unit = Literal["duration", "share", "number", "choice", "flag", "text", "list"]
 """How a value is written: milliseconds as a duration, parts per million as a share, and so on."""
 
 _SHOWN = "shown"
 _UNITS: dict[Unit, tuple[str]] = {"duration": ("in milliseconds",), "share": ("in parts per million",)}
+_KINDS: dict[Any, Unit] = {bool: "flag", int: "number", str: "text"}
 _SUFFIXES: dict[str, Unit] = {"_ms": "duration", "_ppm": "share", "_rows": "number"}
 
 
@@ -87,7 +88,7 @@ def _field(one: Field[Any], hint: Any) -> SpecField:
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     unit: Unit | None = next((unit for suffix, unit in _SUFFIXES.items() if one.name.endswith(suffix)), None)
     if unit is None:
-        unit = "choice" if choices else "flag" if kind is bool else "number" if kind is int else "list"
+        unit = "choice" if choices else _KINDS.get(kind, "list")
     return SpecField(one.name, one.metadata[_SHOWN], unit, nullable, _default(one), choices)
 
 

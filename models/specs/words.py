@@ -74,9 +74,13 @@ SHOW: dict[Unit, Callable[[int], str]] = {
 """By unit, what shows a value with it."""
 
 
-def reader_of(one: SpecField) -> Callable[[str], int | None]:
-    """Return what reads a value of a field that has a unit."""
-    return _read_target if one.name == "target_ppm" else READ[one.unit]
+def reader_of(one: SpecField) -> Callable[[str], int | str | None]:
+    """Return what reads a value of a field that has a unit, or is a text."""
+    return _read_target if one.name == "target_ppm" else READ.get(one.unit, _read_text)
+
+
+def _read_text(text: str) -> str | None:
+    return None if text == NONE else text
 
 
 def _read_target(text: str) -> int:
@@ -130,7 +134,7 @@ def _by_words(kind: Any) -> Mapping[str, SpecField]:
     return {name_in_words(one): one for one in spec_fields(kind) if one.unit in READ}
 
 
-def _read(one: SpecField, value: Any) -> int | None:
+def _read(one: SpecField, value: Any) -> int | str | None:
     # A number beside a name without a unit is a share, whose unit is 1.
     if isinstance(value, str) or (one.unit == "share" and _is_number(value)):
         return reader_of(one)(str(value))

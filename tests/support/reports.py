@@ -12,7 +12,14 @@ from tidemark.models.protocol.messages import Report
 
 from support.streams import SECOND, Row, report_of
 
-__all__ = ["START_US", "dense_report", "exponential_batches", "query_reports", "restarted_reports"]
+__all__ = [
+    "START_US",
+    "TEN_SECONDS",
+    "dense_report",
+    "exponential_batches",
+    "query_reports",
+    "restarted_reports",
+]
 
 START_US = 1_767_225_600_000_000
 """2026-01-01 00:00 UTC: when the first batch of ``query_reports`` is triggered."""

@@ -21,9 +21,8 @@ from tidemark.controller.specs.store import Spec, get_slo
 from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.promise import Transition
-from tidemark.models.rollout.machine import allowed
 from tidemark.models.rollout.restarts import FleetLimits
-from tidemark.models.rollout.states import OPEN, Act, Move, state_text
+from tidemark.models.rollout.states import OPEN, Act, Move, allowed, state_text
 from tidemark.models.specs.slo import Policy, Slo
 
 _WORDS: Mapping[Act, tuple[str, str]] = {

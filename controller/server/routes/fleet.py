@@ -34,15 +34,9 @@ from tidemark.controller.server.schemas.fleet import (
 )
 from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.streams import list_jobs, streams_of_job
-from tidemark.controller.view.state.answers import (
-    CONDITION_TYPES,
-    Condition,
-    ConditionSummary,
-    ConditionType,
-    place_of,
-    summary_of,
-)
+from tidemark.controller.view.state.answers import Condition, ConditionSummary, place_of, summary_of
 from tidemark.controller.view.state.budget import BudgetCourse
+from tidemark.controller.view.state.condition_types import CONDITION_TYPES, ConditionType
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.fleet import Verdict, load_fleet, read_verdicts
 from tidemark.controller.view.state.load import load_horizon, load_states

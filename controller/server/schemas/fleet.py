@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidemark.controller.base.answer import Answer, OfStream, Page
-from tidemark.controller.view.state.answers import Condition, ConditionSummary, ConditionType, Severity
+from tidemark.controller.view.state.answers import Condition, ConditionSummary
+from tidemark.controller.view.state.condition_types import ConditionType, Severity
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 from tidemark.models.protocol.messages import Mode
 from tidemark.models.recommend.promise import ProvisionalBound

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.controller.base.answer import Answer, Page
-from tidemark.models.rollout.states import Act, Rollout
+from tidemark.controller.base.answer import Answer, Page, made_of
+from tidemark.models.rollout.states import Act, Rollout, allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,12 @@ class RolloutAnswer(Rollout):
     """Name of the stream."""
     may: tuple[Act, ...]
     """The actions that it allows now."""
+
+    @classmethod
+    def of(cls, rollout: Rollout, job: str, stream: str) -> RolloutAnswer:
+        """Return the answer about a rollout; what follows from one is worked out here, beside where it is declared."""
+        may = allowed(rollout.state, vetoed=rollout.vetoed)
+        return made_of(RolloutAnswer, rollout, job=job, stream=stream, may=may)
 
 
 class RolloutPage(Page):

@@ -60,7 +60,6 @@ from tidemark.models.protocol.messages import Applied, BoundAnswer
 from tidemark.models.recommend.choice import rows_that_certify
 from tidemark.models.recommend.promise import Transition
 from tidemark.models.recommend.steps import because, deciding_step
-from tidemark.models.rollout.machine import allowed
 from tidemark.models.specs.pin import StoredPin
 
 
@@ -151,8 +150,7 @@ def event_answer(row: EventRow, stream: StreamRow | None) -> Event:
 
 def rollout_answer(row: RolloutRow, stream: StreamRow) -> RolloutAnswer:
     """Return a rollout as an API answer."""
-    may = allowed(row.state, vetoed=row.vetoed)
-    return made_of(RolloutAnswer, model_of(row), job=stream.job, stream=stream.stream, may=may)
+    return RolloutAnswer.of(model_of(row), stream.job, stream.stream)
 
 
 _MAX_RANGES = 100

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tidemark.controller.tools.client.address import TOKEN_VARIABLE, stream_path
+from tidemark.controller.view.state.condition_types import CONDITION_TYPES, ConditionType
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
-from tidemark.models.specs.run_end import last_windows
 
 if TYPE_CHECKING:
     from tidemark.controller.tools.client.client import Client
@@ -145,7 +145,7 @@ class _Checkup:
         yield from self._notified()
         # What is left: rarer conditions, and those of a newer controller.
         for kind, detail in missing.items():
-            yield Check(detail) if self._severity(kind) == "ok" else self._lack(detail, kind)
+            yield self._lack(detail, kind)
 
     def _reports(self, missing: dict[str, str]) -> Iterator[Check]:
         evidence = self.status["evidence"]
@@ -181,7 +181,7 @@ class _Checkup:
         mode = self.status["mode"]
         if mode == "Off":
             text = "the mode is Off: Tidemark only watches, and the job keeps its own bound"
-            yield self._lack(text, "Off")
+            yield Check(text, self.place.filled("{policy set JOB STREAM --mode OnRestart}"))
             return
         yield Check(f"the mode is {mode}")
         for kind in ("LiveWithoutCeiling", "SkewBeyondCeiling"):
@@ -192,14 +192,11 @@ class _Checkup:
         if waits is not None:
             yield self._lack(waits, "WaitsForStart")
         elif unacknowledged is not None:
-            yield self._lack(unacknowledged, f"BoundNotAcknowledged in {mode}")
+            yield self._lack(unacknowledged, "BoundNotAcknowledged")
         elif not {"Pinned", "Paused"} & missing.keys() and (
             (applied := self.status["applied"]) is not None and applied["generation"] is not None
         ):
             yield Check(f"the job has taken it up: it acknowledged {_bound(applied['bound_ms'])}")
-        if "NarrowingFrozen" in missing:
-            # Nothing is to be done: it ends by itself.
-            yield Check(missing.pop("NarrowingFrozen"))
         live = self.status.get("live")
         if live is not None:
             used = f"the watermark trails by {live['ceiling_used_ppm'] / PPM:.0%} of the ceiling"
@@ -229,128 +226,15 @@ class _Checkup:
     def _severity(self, kind: str) -> str | None:
         return next((one.get("severity") for one in self.status["conditions"] if one["type"] == kind), None)
 
-    def _step(self, kind: str) -> str:
-        step = STEPS.get(kind, "{curl}")
-        return self.place.filled(step if isinstance(step, str) else step(self.status))
+    def _step(self, kind: str) -> str | None:
+        """Return what to do about a condition; None where nothing is to be done, as of a rollout under way."""
+        its_type = CONDITION_TYPES.get(cast("ConditionType", kind))
+        newer = None if self._severity(kind) == "ok" else "{curl}"
+        step = newer if its_type is None else its_type.step
+        return (
+            None if step is None else self.place.filled(step if isinstance(step, str) else step(self.status))
+        )
 
 
 def _bound(bound_ms: int) -> str:
     return format_duration(bound_ms * 1_000)
-
-
-def _unpin(status: Mapping[str, Any]) -> str:
-    scope = (status.get("pin") or {}).get("scope", "stream")
-    return {"fleet": "{unpin --fleet}", "job": "{unpin JOB}"}.get(scope, "{unpin JOB STREAM}")
-
-
-def _gaps(status: Mapping[str, Any]) -> str:
-    gaps = [gap for query in status["coverage"] for gap in query["missing"][-1:]]
-    newest = ""
-    if gaps:
-        first, last = gaps[-1]["first"], gaps[-1]["last"]
-        newest = (
-            f"the newest is batch {first}; "
-            if first == last
-            else f"the newest are batches {first} to {last}; "
-        )
-    until = "nothing is narrowed before they leave the horizon"
-    return f"{newest}{until}; see what the driver's log says of reports; {{curl}}"
-
-
-def _approve(status: Mapping[str, Any]) -> str:
-    rollout = status.get("rollout") or {}
-    if rollout.get("state") != "AwaitingApproval":
-        return f"let it wait, or change what holds it: {_ROLLOUTS}"
-    return f"{{approve {rollout['id']} --reason ...}}"
-
-
-def _last_windows(status: Mapping[str, Any]) -> str:
-    """Return what closes the last windows of a job whose runs end by themselves; empty for other jobs."""
-    finding = last_windows((status.get("applied") or {}).get("run_end"))
-    return "" if finding is None else finding.instead
-
-
-def _is_called(status: Mapping[str, Any]) -> bool:
-    """Return whether the job calls ``adaptive_watermark``."""
-    return bool((status.get("applied") or {}).get("called", True))
-
-
-def _say(status: Mapping[str, Any], what: str, which: str) -> str:
-    """Return where a job says something else of a stream: in its call, or by conf where nobody edited it."""
-    where = f"spark.tidemark.stream.{{stream}}.{what}"
-    step = f"give the job's call {which} {what}=" if _is_called(status) else f"set {which} {where}"
-    return f"{step}, {_STARTED_AGAIN}"
-
-
-_ROLLOUTS = "{rollouts JOB STREAM --all}"
-_PARTITIONS = "{partitions JOB STREAM}"
-_STARTED_AGAIN = "and start it again: {start}"
-
-STEPS: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
-    "NoReportYet": "{first_start}",
-    "NoRecentReport": (
-        "if the job has ended, {start}, or when it should stay so, {pause JOB STREAM --reason ...}; else see the "
-        "driver's log"
-    ),
-    "NoSlo": "{slo set JOB STREAM --target 0.99}",
-    "NotEnoughEvidence": "let the job run, then {doctor JOB STREAM}",
-    "ConstraintsConflict": (
-        "say which of the two may be missed, or raise the cap: {slo set JOB STREAM --on-conflict ...}"
-    ),
-    "Off": "{policy set JOB STREAM --mode OnRestart}",
-    "WaitsForStart": "the job takes it when it next starts: {start}",
-    "BoundNotAcknowledged in Restart": (
-        "the job takes it by itself where its query is started by run_adaptive(build); else start it again: {start}"
-    ),
-    "BoundNotAcknowledged in Live": "a job takes it by itself once it was started in Live: {start}",
-    **dict.fromkeys(
-        ("LiveFailed", "LiveWithoutCeiling"), f"read the job's log for what is in the way, {_STARTED_AGAIN}"
-    ),
-    **dict.fromkeys(
-        ("SkewBeyondCeiling", "CeilingNear"),
-        lambda status: f"see what is behind: {_PARTITIONS}; else {_say(status, 'ceiling', 'a larger')}",
-    ),
-    "Pinned": _unpin,
-    "Paused": "{resume JOB STREAM --reason ...}",
-    "RolloutHeld": _approve,
-    "TargetMissed": f"see its outcome, and what is recommended now: {_ROLLOUTS}",
-    "JoinMissesTarget": "see which stream loses most, and what holds its bound: {join get JOB ...}",
-    "RolledBack": f"see why, and whether the SLO or the policy should change: {_ROLLOUTS}",
-    "CoverageGap": _gaps,
-    # It is of lists alone: what is asked for one stream is worked out then.
-    "VerdictOld": "{status JOB STREAM}",
-    "ClockWrong": (
-        "set the clocks of the driver, of the senders of its rows and of the controller right; then see "
-        "{status JOB STREAM}"
-    ),
-    **dict.fromkeys(("PartitionsSilent", "PartitionSkewed", "FutureRows", "MisdatedRows"), _PARTITIONS),
-    "LossIsBiased": "{lost JOB STREAM}",
-    "LatePolicyNotFollowed": "make the job able to, or {policy set JOB STREAM --late call}",
-    "RowsNotCounted": lambda status: _say(status, "granule", "a coarser"),
-    "OperatorContradicted": lambda status: (
-        f"declare the operator that the query has, {_STARTED_AGAIN}"
-        if _is_called(status)
-        else f"nothing, or {_say(status, 'enabled', 'no')}, which leaves it alone"
-    ),
-    "SeveralQueries": lambda status: (
-        f"give each query a stream of its own ({'stream=...' if _is_called(status) else 'by its name or checkpoint'}), "
-        f"{_STARTED_AGAIN}"
-    ),
-    "AdoptionAsked": "see above, or {slo set JOB STREAM --target 0.99}",
-    "ConfLeftOut": "set what it names, or take it out, and start the job again: {start}",
-    "LastWindowsOpen": _last_windows,
-    "StateGrows": "tidemark lint JOB.py says what to write instead",
-    "WatermarkStandsStill": lambda status: (
-        _last_windows(status)
-        or (
-            "tidemark lint JOB.py names a withWatermark behind an aggregate; else see which input has no rows: "
-            "{status JOB STREAM}"
-        )
-    ),
-    "BatchesRanAgain": "this ends when those batches leave the horizon; see them: {curl}",
-    **dict.fromkeys(
-        ("NeedsUnknown", "CountsExcessive", "ReadOutOfOrder"),
-        "this ends when those rows leave the horizon; the stream's batches: {curl}",
-    ),
-}
-"""What to do next, by what is missing; in braces what a place makes commands of."""

@@ -137,7 +137,9 @@ def _shown(field: SpecField, value: Any) -> str:
         return "; ".join(format_freeze(asdict(window)) for window in value)
     if field.name == "labels":
         return ", ".join(f"{label}={text}" for label, text in value.items())
-    return value.replace("_", "-") if isinstance(value, str) else ", ".join(value)
+    if field.unit == "choice":
+        return str(value).replace("_", "-")
+    return value if field.unit == "text" else ", ".join(value)
 
 
 def in_options(name: str, error: RequestRejectedError) -> str:

@@ -9,7 +9,8 @@ from typing import cast
 from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.control.bounds.acknowledgements import downstream_in
 from tidemark.controller.reports.ran_again import is_ran_again
-from tidemark.controller.view.state.answers import Condition, ConditionType, condition, place_of
+from tidemark.controller.view.state.answers import Condition, condition, place_of
+from tidemark.controller.view.state.condition_types import ConditionType
 from tidemark.controller.view.state.recent_reports import RecentQuery, at_once
 from tidemark.controller.view.state.row_conditions import conditions_of_rows
 from tidemark.controller.view.state.state import NO_CEILING, HorizonState, StreamState

@@ -27,12 +27,8 @@ from tidemark.controller.control.bounds.publication import newest_generation_que
 from tidemark.controller.control.rollout.store import newest_rollout_query
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.specs.pins import pins_in_force
-from tidemark.controller.view.state.answers import (
-    CONDITION_TYPES,
-    ConditionSummary,
-    ConditionType,
-    summary_of,
-)
+from tidemark.controller.view.state.answers import ConditionSummary, summary_of
+from tidemark.controller.view.state.condition_types import CONDITION_TYPES, ConditionType
 from tidemark.controller.view.state.overviews import QUIET_US, SOON_US
 from tidemark.models.base.defaults import MIN_BATCHES_OF_A_PACE, NO_DATA_GAPS
 from tidemark.models.protocol.messages import Mode

@@ -12,6 +12,7 @@ from tidemark.controller.base.db.tables import (
     KNOWN,
     AcknowledgementRow,
     LiveRow,
+    OperatorRow,
     OverviewRow,
     PartitionRow,
     PolicyRow,
@@ -187,14 +188,24 @@ def _stored_base_us() -> ScalarSelect[int | None]:
 
 
 def _former() -> ScalarSelect[str | None]:
-    """Return the query for the stream of the same job that read the same, and has been silent since this one began."""
+    """Return the query for the stream of the same job that it may have been.
+
+    That is one that read the same, for the same operator, and has been silent since this one began.
+    """
     other, former, since = aliased(StreamRow), aliased(AcknowledgementRow), aliased(ReportRow)
+    its, own = aliased(OperatorRow), aliased(OperatorRow)
     later = select(since.id).where(since.stream_id == other.id, since.seen_us >= StreamRow.registered_us)
     reports = exists(later.correlate(other, StreamRow))
+    last = select(since.operator_number).where(since.stream_id == other.id).order_by(since.seen_us.desc())
     return (
         select(other.stream)
         .join(former, former.stream_id == other.id)
+        .join(its, its.stream_id == other.id)
+        .join(own, own.operator == its.operator)
         .where(
+            its.number == last.limit(1).correlate(other).scalar_subquery(),
+            own.stream_id == ReportRow.stream_id,
+            own.number == ReportRow.operator_number,
             former.reads == AcknowledgementRow.reads,
             other.job == StreamRow.job,
             other.deleted_us.is_(None),
@@ -203,7 +214,7 @@ def _former() -> ScalarSelect[str | None]:
         )
         .order_by(other.registered_us.desc())
         .limit(1)
-        .correlate(StreamRow, AcknowledgementRow)
+        .correlate(StreamRow, AcknowledgementRow, ReportRow)
         .scalar_subquery()
     )
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemark.controller.base.db.tables import RolloutRow
-from tidemark.controller.view.state.answers import Condition, ConditionType
+from tidemark.controller.view.state.answers import Condition
+from tidemark.controller.view.state.condition_types import ConditionType
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.duration import format_duration
 from tidemark.models.recommend.promise import ProvisionalBound

@@ -10,8 +10,8 @@ import pytest
 from tidemark.models.base.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART_MS, VERIFY_MS
 from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.gate import DAY_US
-from tidemark.models.rollout.machine import advance, allowed, restores_previous
-from tidemark.models.rollout.states import ENDED, TRANSITIONS, Move, State
+from tidemark.models.rollout.machine import advance, restores_previous
+from tidemark.models.rollout.states import ENDED, TRANSITIONS, Move, State, allowed
 
 from support.rollouts import NOW_US, STATES, facts, moved, policy, rollout
 

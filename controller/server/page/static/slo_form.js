@@ -24,13 +24,7 @@ export async function openSloForm(path, status, shell) {
         what: "the SLO",
         verb: "Set the SLO",
         usual: ["target_ppm", "latency_cap_ms", "on_conflict"],
-        rare: {
-            summary: "Objective, caps, window, confidence",
-            fields: [
-                ...["objective", "good_windows_ppm", "worst_window_ppm", "state_cap_rows"],
-                ...["window_ms", "horizon_ms", "confidence_ppm"],
-            ],
-        },
+        rare: "Objective, caps, window, confidence",
         absent: status.slo === null,
         intro: (value) =>
             el(

@@ -50,6 +50,8 @@ const NUMBER = {
     unit: "",
 };
 /** @type {Notation} */
+const TEXT = { show: String, parse: (text) => text, error: "", unit: "" };
+/** @type {Notation} */
 const LIST = { show: (names) => names.join(", ") || "none", parse: () => undefined, error: "", unit: "" };
 
 /** @type {Record<string, (value: string) => string>} Words for the values of a choice, where they are its own. */
@@ -85,9 +87,7 @@ function fieldOf(name, schema) {
     const none = NONE[name] ?? "none";
     const words = CHOICES[name] ?? choice;
     /** @type {Notation} */
-    const notation = values.length
-        ? { show: words, parse: (text) => text, error: "", unit: "" }
-        : notationOf(name, variants);
+    const notation = values.length ? { ...TEXT, show: words } : notationOf(name, variants);
     /** @type {[string, string][]} */
     const options = values.map((value) => [value, words(value)]);
     if (nullable) options.unshift(["", none]);
@@ -113,6 +113,7 @@ function fieldOf(name, schema) {
 function notationOf(name, variants) {
     if (name.endsWith("_ppm")) return SHARE;
     if (name.endsWith("_ms")) return DURATION;
+    if (variants.some((one) => one.type === "string")) return TEXT;
     return variants.some((one) => one.type === "integer") ? NUMBER : LIST;
 }
 

@@ -28,7 +28,7 @@ import { fieldsOf, parsed, worded, written } from "./spec_fields.js";
  * @property {string} what In words, such as "the SLO".
  * @property {string} verb What the button that sets it says.
  * @property {string[]} usual Names of the fields that are shown at once.
- * @property {{summary: string, fields: string[]}} [rare] Those that are folded away at first.
+ * @property {string} [rare] What all the others are, which are folded away at first; without it there are none.
  * @property {boolean} [absent] Whether nothing is set, as far as the page knows.
  * @property {(value: Values) => Values} [change] What the form begins with, of what is set.
  * @property {(value: Stored | null) => Child} intro
@@ -89,13 +89,14 @@ class SpecForm {
     }
 
     async load() {
-        const names = [...this.#spec.usual, ...(this.#spec.rare?.fields ?? [])];
         const found = await this.#dialog.attempt(async () => {
             // Where nothing is set there is nothing to read; if somebody sets it meanwhile, the write meets a conflict.
             const reads = /** @type {const} */ ([get("openapi.json"), this.#spec.absent ? this.#base : this.#read()]);
             const [document, base] = await Promise.all(reads);
             const fields = fieldsOf(document, this.#spec.kind);
-            this.#fields = names.flatMap((name) => fields.filter((field) => field.name === name));
+            const { usual, rare } = this.#spec;
+            const names = [...usual, ...(rare ? fields.map(({ name }) => name) : [])];
+            this.#fields = [...new Set(names)].flatMap((name) => fields.filter((field) => field.name === name));
             return base;
         });
         if (found) await this.#build(found);
@@ -123,6 +124,7 @@ class SpecForm {
         const { usual, rare, controls = {}, change = (/** @type {Values} */ values) => values } = this.#spec;
         const defaults = Object.fromEntries(this.#fields.map((field) => [field.name, field.default]));
         const shown = found.value ? change(found.value) : defaults;
+        const folded = this.#fields.map(({ name }) => name).filter((name) => !usual.includes(name));
         for (const field of this.#fields) {
             const own = controls[field.name];
             const made = own
@@ -137,9 +139,9 @@ class SpecForm {
             rare &&
                 el(
                     "details",
-                    { class: "slo-more", open: rare.fields.some((name) => shown[name] !== defaults[name]) },
-                    el("summary", { text: rare.summary }),
-                    this.#group(rare.fields),
+                    { class: "slo-more", open: folded.some((name) => shown[name] !== defaults[name]) },
+                    el("summary", { text: rare }),
+                    this.#group(folded),
                 ),
             this.#run.reason.node,
             this.#run.consequences,

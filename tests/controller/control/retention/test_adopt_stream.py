@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tidemark.models.base.operators import Operator, sliding, tumbling
 from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
-from support.reports import exponential_batches, query_reports
+from support.reports import TEN_SECONDS, exponential_batches, query_reports
 from support.seeded import continued
 from support.streams import SECOND
 
@@ -41,9 +42,16 @@ def told(controller: Controller) -> Controller:
     return controller
 
 
-def runs(controller: Controller, stream: str, batches: int, query: str) -> None:
+def runs(
+    controller: Controller,
+    stream: str,
+    batches: int,
+    query: str,
+    operator: Operator = TEN_SECONDS,
+    reads: str = "clicks.ts",
+) -> None:
     """Let a stream that nobody named report."""
-    for number, each in enumerate(query_reports(exponential_batches(batches, 20))):
+    for number, each in enumerate(query_reports(exponential_batches(batches, 20), operator)):
         started_us = controller.clock.now_us
         report = replace(each, stream=stream, query_id=query, started_us=started_us)
         assert controller.http.post(f"{JOB}/{stream}/reports", json=to_json_object(report)).status_code == 201
@@ -58,7 +66,7 @@ def runs(controller: Controller, stream: str, batches: int, query: str) -> None:
                 mode="Off",
                 applied_us=started_us,
                 called=False,
-                reads="clicks.ts",
+                reads=reads,
             )
             assert controller.http.post(f"{JOB}/{stream}/acks", json=to_json_object(said)).status_code == 201
 
@@ -102,6 +110,26 @@ def test_a_stream_that_began_anew_asks_and_goes_on_with_all_that_the_other_had(
     assert (event["before"], event["after"], event["reason"]) == (OLD, NEW, params["reason"])
     runs(controller, NEW, 1, "q3")
     assert status(controller, NEW)["evidence"]["batches"] == 16
+
+
+@pytest.mark.parametrize(
+    ("operator", "reads", "is_asked"),
+    [
+        (TEN_SECONDS, "clicks.ts", True),
+        (sliding("10s", "5s"), "clicks.ts", False),
+        (tumbling("1 minute"), "clicks.ts", False),
+        (TEN_SECONDS, "orders.ts", False),
+    ],
+    ids=["the-same", "another-operator", "another-window", "another-source"],
+)
+def test_only_a_stream_with_the_same_source_and_operator_may_be_the_one_that_it_was(
+    controller: Controller, operator: Operator, reads: str, is_asked: bool
+) -> None:
+    controller.clock.now_us += 3_600 * SECOND
+    runs(controller, "third", 1, "q4", operator, reads)
+    details = asked(controller, "third")
+    assert bool(details) == is_asked
+    assert all(f"tidemark adopt job third {NEW}" in detail for detail in details)
 
 
 def test_streams_that_both_report_and_unknown_ones_are_not_one(controller: Controller) -> None:

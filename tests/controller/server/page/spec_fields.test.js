@@ -50,6 +50,20 @@ test("what is no value of a field is undefined", () => {
     assert.equal(parsed(fields.get("state_cap_rows"), "1.5"), undefined);
 });
 
+test("a text is shown and read as it is", () => {
+    const schema = {
+        "x-help": "Why it is set",
+        title: "Note",
+        default: null,
+        anyOf: [{ type: "string" }, { type: "null" }],
+    };
+    const [note] = fieldsOf({ components: { schemas: { Slo: { properties: { note: schema } } } } }, "Slo");
+    assert.equal(written(note, "as agreed_on"), "as agreed_on");
+    assert.equal(parsed(note, "as agreed_on"), "as agreed_on");
+    assert.equal(parsed(note, ""), null);
+    assert.equal(worded(note, null), "none");
+});
+
 test("a value in words has its unit", () => {
     assert.equal(worded(fields.get("target_ppm"), 995_000), "99.5 %");
     assert.equal(worded(fields.get("latency_cap_ms"), null), "none");

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tidemark.controller.base.answer import made_of
 from tidemark.controller.server.schemas.fleet import Narrowing
 from tidemark.controller.server.schemas.rollouts import RolloutAnswer
 from tidemark.controller.tools.cli import app
@@ -187,8 +186,7 @@ def test_a_dry_run_of_all_says_how_many_would_wait_for_the_limit_of_the_fleet(
     narrows: dict[str, Any] = {"state": "Published", "direction": "Narrow", "first": False}
     others: list[dict[str, Any]] = [{"direction": "Widen"}, {"first": True}, {"state": "Recommended"}]
     tried = [
-        made_of(RolloutAnswer, rollout(**{**narrows, **change}), job="shop", stream="clicks", may=())
-        for change in ({}, {}, *others)
+        RolloutAnswer.of(rollout(**{**narrows, **change}), "shop", "clicks") for change in ({}, {}, *others)
     ]
     say_turns(tried, Narrowing(streams=narrowing, max_streams=2))
     said = capsys.readouterr().out

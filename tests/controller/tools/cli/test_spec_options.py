@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import click
 import pytest
+from annotated_types import MaxLen
 
-from tidemark.controller.tools.cli.spec_options import KINDS, changes_of, parameters_of
-from tidemark.models.specs.fields import SpecField, spec_fields
+from tidemark.controller.tools.cli.spec_options import KINDS, changes_of, facts_of, parameters_of
+from tidemark.models.specs.fields import SpecField, shown, spec_fields
 from tidemark.models.specs.slo import Policy
 from tidemark.models.specs.words import SHOW, in_words, name_in_words
 
@@ -62,6 +64,30 @@ def test_only_what_is_given_changes_and_something_must_be() -> None:
     }
     with pytest.raises(ValueError, match="give at least one option, such as --mode Live"):
         changes_of("policy", dict.fromkeys(given, None), "--mode Live")
+
+
+@dataclass(frozen=True)
+class Noted:
+    note: Annotated[str, MaxLen(80)] | None = field(
+        default=None, metadata=shown("Why it is so", "as agreed_on")
+    )
+
+
+def test_a_text_is_read_and_shown_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "slo", Noted)
+    option, *_ = parameters_of("slo")
+    assert (option.opts, option.help) == (
+        ["--note"],
+        "Why it is so. Example: 'as agreed_on'. \"none\" removes it.",
+    )
+    assert [changes_of("slo", {"note": text}, "")["note"] for text in ("as agreed_on", "none")] == [
+        "as agreed_on",
+        None,
+    ]
+    assert [facts_of("slo", Noted(text)) for text in ("as agreed_on", None)] == [
+        {"note": "as agreed_on"},
+        {"note": "-"},
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS.values())

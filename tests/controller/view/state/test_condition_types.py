@@ -7,14 +7,8 @@ from typing import get_args
 import pytest
 
 from tidemark.controller.base.alert_table import ALERTS
-from tidemark.controller.view.state.answers import (
-    CONDITION_TYPES,
-    ConditionType,
-    Severity,
-    condition,
-    place_of,
-    summary_of,
-)
+from tidemark.controller.view.state.answers import condition, place_of, summary_of
+from tidemark.controller.view.state.condition_types import CONDITION_TYPES, ConditionType, Severity
 
 BY_NAME = {alert.name: alert for alert in ALERTS}
 
