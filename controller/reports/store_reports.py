@@ -130,19 +130,23 @@ def _counted(session: Session, new: NewReport) -> CountedReport:
     judged = replace(report, contradiction="excessive") if "excessive_rows" in aside else report
     judgement = judge(judged, pairs)
     needs = needs_against(judged, None if aside else base_ms, pairs, clocks)
-    facts = replace(report_facts(report, pairs, judgement, needs, seen_us), **aside)
+    facts = report_facts(report, pairs, judgement, needs, seen_us)
+    if aside:
+        facts = replace(facts, **aside)
     counted = NewNeeds(new.digest, needs.base_ms, PartitionNeeds.counted(needs))
     separated = separate_misdated(report, base_ms, cells, clocks)
     wrong = None if separated is None else separated[1]
     # What follows from its base from here on does so from clocks that can be right.
-    right = replace(report, max_event_time_us=clocks.newest_us(report, wrong), late_base_ms=right_ms)
+    right_us = clocks.newest_us(report, wrong)
+    if (right_us, right_ms) != (report.max_event_time_us, report.late_base_ms):
+        new = replace(new, report=replace(report, max_event_time_us=right_us, late_base_ms=right_ms))
     newest_us, early_us, rows_ahead_us = report.max_event_time_us, stored.early_us, None
     if newest_us is not None and newest_us > clocks.latest_us:
         early_us = max(newest_us, newest_us if early_us is None else early_us)
     if newest_us is not None and (newest_us > clocks.latest_us or (clocks.behind and wrong is not None)):
         rows_ahead_us = newest_us - clocks.read_us
     return CountedReport(
-        replace(new, report=right),
+        new,
         cells,
         judgement,
         counted,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, ScalarSelect, Select, String, and_, select
@@ -56,8 +56,10 @@ class StoredFacts:
     """That of the report's operator; None when the stream had it never before."""
 
 
-_OPERATOR: AsJson[Operator] = AsJson(Operator)
-"""How operators are stored."""
+@lru_cache(4_096)
+def _stored_operator(operator: Operator) -> str | None:
+    """Return an operator as it is stored; kept, since nearly every report of a stream has the same."""
+    return AsJson[Operator](Operator).process_bind_param(operator, None)
 
 
 @cache
@@ -117,9 +119,7 @@ def stored_facts(session: Session, reports: Mapping[int, Report]) -> dict[int, S
             "stream_id": list(reports),
             "query_id": [report.query_id for report in reports.values()],
             "batch_id": [report.batch_id for report in reports.values()],
-            "operator": [
-                _OPERATOR.process_bind_param(report.operator, dialect) for report in reports.values()
-            ],
+            "operator": [_stored_operator(report.operator) for report in reports.values()],
         },
     )
     return {

@@ -92,8 +92,8 @@ class ControllerProcess:
         return answer
 
     def get_metric(self, name: str) -> float:
-        """Return the first value of a metric."""
-        lines = self._asked("GET", "/metrics").text.splitlines()
+        """Return the first value of a metric, also where it is 0."""
+        lines = self._asked("GET", "/metrics?detail=all").text.splitlines()
         return next(
             float(line.rpartition(" ")[2]) for line in lines if line.startswith((name + "{", name + " "))
         )

@@ -42,6 +42,9 @@ NAMES = (
 )
 
 
+PLAIN = Tap("ts", None, 1_000_000, "left", counter=key_counter())
+
+
 def _rows(spark: SparkSession) -> DataFrame:
     """Return rows of every kind: times of 70 seconds, none, far out and on edges; arrivals and marks."""
     return spark.range(0, ROWS, 1, 3).selectExpr(
@@ -177,6 +180,24 @@ def test_a_session_has_one_rule_that_places_counters(spark: SparkSession) -> Non
         getattr(experimental, "extraOptimizations_$eq")(before)
 
     assert len(names) == len(set(names)) == 1
+
+
+def test_of_batches_that_nobody_asks_for_the_newest_hundred_are_kept(spark: SparkSession) -> None:
+    jvm: Any = SparkContext._jvm
+    gateway: Any = SparkContext._gateway
+    classes = classes_for(spark)
+    assert classes is not None
+    counts = with_tap(spark.range(1).selectExpr("now() as ts"), PLAIN, "tidemark:kept:0", classes)[1]
+    assert counts is not None
+    counted = jvm.org.apache.spark.util.CollectionAccumulator()
+    for batch in range(101):
+        entry = gateway.new_array(jvm.java.lang.Object, 4)
+        entry[0], entry[1], entry[2] = "a query", str(batch), 0
+        entry[3] = classes.make("RowCounter$Pass", 0, 10).toArray()
+        counted.add(entry)
+    counts.batches.merge(counted)
+
+    assert [counts.take("a query", batch) is None for batch in (0, 1, 100)] == [True, False, False]
 
 
 # -- a batch that is read several times ---------------------------------------------------------------------------
