@@ -49,7 +49,7 @@ def test_what_is_merged_can_be_taken_back(one: dict[str, list[int]], other: dict
 
 
 def test_counts_that_differ_in_a_name_a_need_or_a_number_are_not_equal() -> None:
-    many = ({"a": [1]}, {"b": [1]}, {"a": [10**9]}, {"a": [1, 1]}, {})
+    many: tuple[dict[str, list[int]], ...] = ({"a": [1]}, {"b": [1]}, {"a": [10**9]}, {"a": [1, 1]}, {})
     for one, other in combinations([PartitionNeeds.of(sketches_of(needs)) for needs in many], 2):
         assert one != other
 

@@ -170,6 +170,7 @@ def test_streams_of_one_schema_share_the_code_that_spark_compiles(spark: SparkSe
 def test_a_session_has_one_rule_that_places_counters(spark: SparkSession) -> None:
     experimental: Any = spark._jsparkSession.experimental()
     classes = classes_for(spark)
+    assert classes is not None
     before = experimental.extraOptimizations()
     try:
         for _ in range(3):
