@@ -1,4 +1,4 @@
-"""What the state of a stream is told in: the conditions that hold, and the budget."""
+"""Answers about the state of a stream: the conditions that hold, and the budget."""
 
 from __future__ import annotations
 

@@ -173,10 +173,10 @@ def test_an_operator_is_stored_once_for_a_stream_and_every_report_keeps_its_own(
         of_reports = session.execute(
             select(ReportRow.stream_id, ReportRow.batch_id, ReportRow.operator).order_by(ReportRow.id)
         )
-        told = {(stream_id, batch): operator for stream_id, batch, operator in of_reports}
+        reported = {(stream_id, batch): operator for stream_id, batch, operator in of_reports}
     distinct = list(enumerate((tumbling("10s"), tumbling("20s"), sliding("20s", "10s")), start=1))
     assert kept == [(stream_id, *operator) for stream_id in (1, 2) for operator in distinct]
-    assert told == {
+    assert reported == {
         (stream_id, batch): operator for stream_id in (1, 2) for batch, operator in enumerate(changed)
     }
 
