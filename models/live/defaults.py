@@ -82,6 +82,12 @@ Measured on producers that hold their rows for minutes: without, what follows a 
 SILENCE_GAPS = 1.5
 """The same as a multiple of the longest silence after which it delivered. Chosen: an upload by the hour may be late."""
 
+TAKES_OVER_FROM = 1.25
+"""Multiple of its usual rate from which a partition may have taken over what silent ones sent. Chosen: beyond noise."""
+
+TAKEN_OVER_SHARE = 0.5
+"""Share of the rows of silent partitions that others must have taken over for these to be gone. Chosen: half."""
+
 # -- the live policy: missing rows ----------------------------------------------------------------------------
 
 FORECAST_HALF_LIFE = 6.0

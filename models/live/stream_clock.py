@@ -7,7 +7,8 @@ to the clock as usual. So a backlog closes no window early, and teaches nothing 
 
 A second clock does the same by partition and takes the slowest, as Flink does. It waits for partitions that usually
 deliver what was missing when they fall silent, for as long as their own silences and lives let expect; it does not wait
-for those that just rest. Which of the two a stream follows, the rules decide by what each costs (``rules``).
+for those that just rest, nor long for those whose rows others send now. Which of the two a stream follows, the rules
+decide by what each costs (``rules``).
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from tidemark.models.live.ages import Float64s
 from tidemark.models.live.defaults import (
     BEHIND_USUAL_LAGS,
     FEED_HALF_LIFE,
+    FORECAST_HALF_LIFE,
     NEWEST_ROWS_PPM,
     SETTLING_SPANS,
     SILENCE_GAPS,
     SILENCE_SHARE_OF_LIFE,
     SILENCE_TRIGGERS,
+    TAKEN_OVER_SHARE,
+    TAKES_OVER_FROM,
     USUAL_LAG_SHARE,
 )
 from tidemark.models.live.learned import Arrays, checked
@@ -66,6 +70,13 @@ class FeedProgress:
         self._unsettled: deque[NDArray[np.intp]] = deque()
         """Buckets of the newest lags, -1 for none: with them a backlog may begin, so they do not count yet."""
         self._settling = round(SETTLING_SPANS * span_triggers)
+        self._rates_decay = (
+            0.5 ** (1 / (np.array([FORECAST_HALF_LIFE, FEED_HALF_LIFE]) * span_triggers))[:, None]
+        )
+        self._rates = np.empty((2, 0))
+        self._weights = np.zeros((2, 1))
+        """Rows of each column by decision, recently and usually, weights that fade, shape (2, columns)."""
+        self._rows_before: Int64s = np.empty(0, np.int64)
         self._usual_us: Float64s = np.empty(0)
         self._before_us: Int64s = np.empty(0, np.int64)
         """How far behind it was before the rows since the last decision came, -1 without any."""
@@ -74,18 +85,20 @@ class FeedProgress:
 
     def learned(self) -> Arrays:
         """Return usual lags, lives, and how silences ended."""
-        own = {"lags": self._lags, "ended": self._ended}
+        own = {"lags": self._lags, "ended": self._ended, "rates": self._rates}
+        own["weights"] = self._weights
         return own | {"life_us": self.life_us, "gap_us": self.gap_us, "rows": self.rows}
 
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned; silence counts from the first rows on."""
         columns = len(checked(learned, {"lags": (None, len(_EDGES))})["lags"])
         by_column = dict.fromkeys(("life_us", "gap_us", "rows"), (columns,))
-        checked(learned, {**by_column, "ended": (columns, 2)})
+        checked(learned, {**by_column, "ended": (columns, 2), "rates": (2, columns), "weights": (2, 1)})
         self._widen(columns)
         self._lags, self._ended = learned["lags"].copy(), learned["ended"].copy()
         self.life_us, self.gap_us = learned["life_us"].copy(), learned["gap_us"].copy()
-        self.rows = learned["rows"].copy()
+        self.rows, self._rates = learned["rows"].copy(), learned["rates"].copy()
+        self._weights, self._rows_before = learned["weights"].copy(), self.rows.copy()
         self._update_usual()
 
     @property
@@ -147,13 +160,29 @@ class FeedProgress:
         self._settle(bucket, at_once=caught_up | ~has_usual)
         self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
         self._before_us[:] = -1
+        new = np.vstack([self.rows - self._rows_before] * 2)
+        self._rates = self._rates * self._rates_decay + new
+        self._weights = self._weights * self._rates_decay + 1
+        self._rows_before = self.rows.copy()
         self._update_usual()
+
+    def replaced(self, silent: _Bools) -> bool:
+        """Return whether others send what the silent columns, shape (columns,), sent: they will not come back.
+
+        A partition counts that sends at least a quarter more than usual, as a new one does.
+        """
+        recently, usually = self._rates / self._weights
+        more = ~silent & (recently > TAKES_OVER_FROM * usually)
+        more[STREAM] = False
+        gained, lacking = float((recently - usually)[more].sum()), float(usually[silent].sum())
+        return bool(lacking) and gained >= TAKEN_OVER_SHARE * lacking
 
     def _settle(self, bucket: NDArray[np.intp], at_once: _Bools) -> None:
         """Take the lags of a decision, and count those that are old enough; before a backlog none was usual."""
         self._unsettled.append(np.where(at_once, -1, bucket))
-        for waiting in self._unsettled:
-            waiting[self.behind[: len(waiting)]] = -1
+        if self.behind.any():
+            for waiting in self._unsettled:
+                waiting[self.behind[: len(waiting)]] = -1
         settled = [np.where(at_once, bucket, -1)]
         if len(self._unsettled) > self._settling:
             settled.append(self._unsettled.popleft())
@@ -187,6 +216,8 @@ class FeedProgress:
         self._furthest_us, self.rows = np.append(self._furthest_us, nothing), np.append(self.rows, nothing)
         self.behind = np.append(self.behind, np.zeros(new, bool))
         self._usual_us = np.append(self._usual_us, np.zeros(new))
+        self._rates = np.hstack([self._rates, np.zeros((2, new))])
+        self._rows_before = np.append(self._rows_before, nothing)
         self._ended = np.vstack([self._ended, np.zeros((new, 2))])
         self._lags = np.vstack([self._lags, np.zeros((new, len(_EDGES)))])
 
@@ -215,6 +246,8 @@ class StreamClock:
         self._clock_us: Int64s = np.full(2, NO_BASE_US)
         self._decided: deque[tuple[int, Int64s, _Bools]] = deque()
         self._in_force = self._clock_us, np.zeros(2, bool)
+        self._replaced: _Bools = np.zeros(1, bool)
+        """Columns that are silent because others send what they sent, shape (columns,)."""
         self.silent = False
         """Whether no row came for longer than a batch or two."""
         self.lag_us = 0
@@ -235,6 +268,8 @@ class StreamClock:
             return np.full(2, in_force_us)
         feed.learn(now_us)
         silence_us = feed.silence_us(now_us)
+        silent = silence_us > SILENCE_TRIGGERS * self._trigger_us
+        self._replaced = silent & feed.replaced(silent)
         waited_for = silence_us <= self._patience_us(longest_hold, feed.life_us)
         waited_for[STREAM] |= not (runs_on or feed.rests[STREAM])
         stands = feed.behind & waited_for
@@ -242,7 +277,7 @@ class StreamClock:
         self._clock_us = np.maximum(self._clock_us, [clock[STREAM], clock.min()])
         self._decided.append((in_force_us, self._clock_us, np.array([stands[STREAM], stands.any()])))
         self.lag_us = int(now_us - feed.base_us[STREAM]) if stands[STREAM] else 0
-        self.silent = bool(silence_us[STREAM] > SILENCE_TRIGGERS * self._trigger_us)
+        self.silent = bool(silent[STREAM])
         return self._clock_us
 
     def at(self, now_us: int) -> Int64s:
@@ -274,6 +309,6 @@ class StreamClock:
         life_us = life_us.copy()
         life_us[STREAM] = 0
         gap_us = SILENCE_GAPS * self.feed.gap_us * self.feed.delivers
-        known_us = np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us)
+        known_us = np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us) * ~self._replaced
         patience_us: Float64s = np.maximum(longest_hold * self._trigger_us, known_us)
         return patience_us

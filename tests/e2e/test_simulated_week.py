@@ -86,7 +86,9 @@ class Verdicts:
                 "completeness in the fleet's list", in_list, (budget["min_ppm"], budget["max_ppm"]), where
             )
             if exact:
-                self.check("loses more rows than it may", saved[name]["savings"]["loses"], spent.missed, where)
+                self.check(
+                    "loses more rows than it may", saved[name]["savings"]["loses"], spent.missed, where
+                )
 
     def at_the_end(self, server: Postgres) -> None:
         """Compare the ledger, and what was published with what each run had."""

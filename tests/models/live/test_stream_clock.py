@@ -192,6 +192,26 @@ def test_a_partition_that_rests_is_left_after_half_of_its_life() -> None:
     assert 190 <= left.index(True, 10) <= 210
 
 
+@pytest.mark.parametrize(("rows", "replaced"), [(10, False), (12, False), (20, True)])
+def test_a_partition_whose_rows_another_one_sends_now_is_not_waited_for_by_its_life(
+    rows: int, replaced: bool
+) -> None:
+    """Its keys have moved, so it will not come back; but traffic that grows a little is no other's."""
+    played = Played()
+    played.calm(400)
+    left = [bool(played.batch([(0, 1, rows)])[PARTITIONS] == 2) for _ in range(400)]
+    waited = left.index(True, 10)
+    assert (waited < 1.5 * LONGEST_HOLD) == replaced
+    assert replaced or 190 <= waited <= 210
+
+
+def test_a_new_partition_that_sends_what_a_silent_one_sent_has_replaced_it() -> None:
+    played = Played()
+    played.calm(400)
+    left = [bool(played.batch([(0, 1, 10), (2, 1, 10)])[PARTITIONS] == 2) for _ in range(400)]
+    assert left.index(True, 10) < 1.5 * LONGEST_HOLD
+
+
 def test_a_partition_that_uploads_every_ten_minutes_is_waited_for_from_the_second_upload_on() -> None:
     """Its first silence is not known to be one; after it the clock waits until it comes, ten minutes later."""
     played = Played()
