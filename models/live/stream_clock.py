@@ -60,6 +60,8 @@ class FeedProgress:
         """Time from the first rows to the newest ones, shape (columns,)."""
         self.behind: _Bools = np.empty(0, bool)
         """Columns that are further behind the clock than usual, shape (columns,)."""
+        self.replaced: _Bools = np.empty(0, bool)
+        """Columns that are silent because others send what they sent, shape (columns,)."""
         self.gap_us: Int64s = np.empty(0, np.int64)
         """Longest silence that ended with rows from meanwhile, shape (columns,)."""
         self.rows: Int64s = np.empty(0, np.int64)
@@ -70,12 +72,11 @@ class FeedProgress:
         self._unsettled: deque[NDArray[np.intp]] = deque()
         """Buckets of the newest lags, -1 for none: with them a backlog may begin, so they do not count yet."""
         self._settling = round(SETTLING_SPANS * span_triggers)
-        self._rates_decay = (
-            0.5 ** (1 / (np.array([FORECAST_HALF_LIFE, FEED_HALF_LIFE]) * span_triggers))[:, None]
-        )
+        half_lives = np.array([[FORECAST_HALF_LIFE], [FEED_HALF_LIFE]]) * span_triggers
+        self._rates_decay = 0.5 ** (1 / half_lives)
         self._rates = np.empty((2, 0))
+        """Rows of each partition, of late and usually, by weights that fade with each decision, shape (2, columns)."""
         self._weights = np.zeros((2, 1))
-        """Rows of each column by decision, recently and usually, weights that fade, shape (2, columns)."""
         self._rows_before: Int64s = np.empty(0, np.int64)
         self._usual_us: Float64s = np.empty(0)
         self._before_us: Int64s = np.empty(0, np.int64)
@@ -85,8 +86,7 @@ class FeedProgress:
 
     def learned(self) -> Arrays:
         """Return usual lags, lives, and how silences ended."""
-        own = {"lags": self._lags, "ended": self._ended, "rates": self._rates}
-        own["weights"] = self._weights
+        own = {"lags": self._lags, "ended": self._ended, "rates": self._rates, "weights": self._weights}
         return own | {"life_us": self.life_us, "gap_us": self.gap_us, "rows": self.rows}
 
     def resume(self, learned: Arrays) -> None:
@@ -121,6 +121,10 @@ class FeedProgress:
         """Return for how long each column has been silent, shape (columns,)."""
         silence: Int64s = np.where(self.base_us > NO_BASE_US, now_us - self.last_us, 0)
         return silence
+
+    def silent(self, now_us: int) -> _Bools:
+        """Return the columns that have been silent for longer than a batch or two, shape (columns,)."""
+        return self.silence_us(now_us) > SILENCE_TRIGGERS * self._trigger_us
 
     def observe(self, seen: Observation) -> None:
         """Take a batch."""
@@ -160,22 +164,23 @@ class FeedProgress:
         self._settle(bucket, at_once=caught_up | ~has_usual)
         self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
         self._before_us[:] = -1
-        new = np.vstack([self.rows - self._rows_before] * 2)
-        self._rates = self._rates * self._rates_decay + new
-        self._weights = self._weights * self._rates_decay + 1
-        self._rows_before = self.rows.copy()
+        self._learn_rates(self.silent(now_us))
         self._update_usual()
 
-    def replaced(self, silent: _Bools) -> bool:
-        """Return whether others send what the silent columns, shape (columns,), sent: they will not come back.
+    def _learn_rates(self, silent: _Bools) -> None:
+        """Learn how much each partition sends, and whether others send what the silent ones sent.
 
-        A partition counts that sends at least a quarter more than usual, as a new one does.
+        Then the stream has as many rows as usual, and partitions that send more, new ones too, have taken them over.
+        While traffic as a whole grows, nothing says whose rows are whose.
         """
-        recently, usually = self._rates / self._weights
-        more = ~silent & (recently > TAKES_OVER_FROM * usually)
-        more[STREAM] = False
-        gained, lacking = float((recently - usually)[more].sum()), float(usually[silent].sum())
-        return bool(lacking) and gained >= TAKEN_OVER_SHARE * lacking
+        self._rates = self._rates * self._rates_decay + (self.rows - self._rows_before)
+        self._weights = self._weights * self._rates_decay + 1
+        self._rows_before = self.rows.copy()
+        of_late, usually = self._rates / self._weights
+        more = ~silent & (of_late > TAKES_OVER_FROM * usually)
+        gained, lacking = float((of_late - usually)[more].sum()), float(usually[silent].sum())
+        as_usual = of_late.sum() <= TAKES_OVER_FROM * usually.sum()
+        self.replaced = silent & bool(as_usual and gained >= TAKEN_OVER_SHARE * lacking > 0)
 
     def _settle(self, bucket: NDArray[np.intp], at_once: _Bools) -> None:
         """Take the lags of a decision, and count those that are old enough; before a backlog none was usual."""
@@ -215,6 +220,7 @@ class FeedProgress:
         )
         self._furthest_us, self.rows = np.append(self._furthest_us, nothing), np.append(self.rows, nothing)
         self.behind = np.append(self.behind, np.zeros(new, bool))
+        self.replaced = np.append(self.replaced, np.zeros(new, bool))
         self._usual_us = np.append(self._usual_us, np.zeros(new))
         self._rates = np.hstack([self._rates, np.zeros((2, new))])
         self._rows_before = np.append(self._rows_before, nothing)
@@ -246,8 +252,6 @@ class StreamClock:
         self._clock_us: Int64s = np.full(2, NO_BASE_US)
         self._decided: deque[tuple[int, Int64s, _Bools]] = deque()
         self._in_force = self._clock_us, np.zeros(2, bool)
-        self._replaced: _Bools = np.zeros(1, bool)
-        """Columns that are silent because others send what they sent, shape (columns,)."""
         self.silent = False
         """Whether no row came for longer than a batch or two."""
         self.lag_us = 0
@@ -268,8 +272,6 @@ class StreamClock:
             return np.full(2, in_force_us)
         feed.learn(now_us)
         silence_us = feed.silence_us(now_us)
-        silent = silence_us > SILENCE_TRIGGERS * self._trigger_us
-        self._replaced = silent & feed.replaced(silent)
         waited_for = silence_us <= self._patience_us(longest_hold, feed.life_us)
         waited_for[STREAM] |= not (runs_on or feed.rests[STREAM])
         stands = feed.behind & waited_for
@@ -277,7 +279,7 @@ class StreamClock:
         self._clock_us = np.maximum(self._clock_us, [clock[STREAM], clock.min()])
         self._decided.append((in_force_us, self._clock_us, np.array([stands[STREAM], stands.any()])))
         self.lag_us = int(now_us - feed.base_us[STREAM]) if stands[STREAM] else 0
-        self.silent = bool(silent[STREAM])
+        self.silent = bool(feed.silent(now_us)[STREAM])
         return self._clock_us
 
     def at(self, now_us: int) -> Int64s:
@@ -301,14 +303,14 @@ class StreamClock:
 
     def outstanding(self, now_us: int) -> _Bools:
         """Return the columns that are silent and will deliver what they have not sent, shape (columns,)."""
-        silent = self.feed.silence_us(now_us) > SILENCE_TRIGGERS * self._trigger_us
-        return silent & self.feed.delivers & self.feed.behind
+        return self.feed.silent(now_us) & self.feed.delivers & self.feed.behind
 
     def _patience_us(self, longest_hold: float, life_us: Int64s) -> Float64s:
         """Return the patience by lives; the partitions' clock waits by them always, as its rules may be left alone."""
-        life_us = life_us.copy()
+        # How long a partition lived says nothing once others send its rows; its own silences still do.
+        life_us = np.where(self.feed.replaced, 0, life_us)
         life_us[STREAM] = 0
         gap_us = SILENCE_GAPS * self.feed.gap_us * self.feed.delivers
-        known_us = np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us) * ~self._replaced
+        known_us = np.maximum(SILENCE_SHARE_OF_LIFE * life_us, gap_us)
         patience_us: Float64s = np.maximum(longest_hold * self._trigger_us, known_us)
         return patience_us

@@ -192,11 +192,11 @@ def test_a_partition_that_rests_is_left_after_half_of_its_life() -> None:
     assert 190 <= left.index(True, 10) <= 210
 
 
-@pytest.mark.parametrize(("rows", "replaced"), [(10, False), (12, False), (20, True)])
+@pytest.mark.parametrize(("rows", "replaced"), [(10, False), (12, False), (20, True), (40, False)])
 def test_a_partition_whose_rows_another_one_sends_now_is_not_waited_for_by_its_life(
     rows: int, replaced: bool
 ) -> None:
-    """Its keys have moved, so it will not come back; but traffic that grows a little is no other's."""
+    """Its keys have moved, so it will not come back; but traffic that grows, little or much, shows no such thing."""
     played = Played()
     played.calm(400)
     left = [bool(played.batch([(0, 1, rows)])[PARTITIONS] == 2) for _ in range(400)]
@@ -225,6 +225,19 @@ def test_a_partition_that_uploads_every_ten_minutes_is_waited_for_from_the_secon
     assert waited[0] == 2
     assert waited[2] < -500
     assert waited[3] < -500
+
+
+def test_a_partition_that_uploads_is_waited_for_though_another_one_sends_as_much_as_both_did() -> None:
+    """What came back after each silence so long comes back, whatever the others do meanwhile."""
+    played = Played()
+    played.calm(60)
+    for _ in range(3):
+        for _ in range(599):
+            played.batch([(0, 1, 10)])
+        played.batch([(0, 1, 10), *((1, before_s, 10) for before_s in range(1, 600, 10))])
+    for _ in range(500):
+        played.batch([(0, 1, 11), (2, 1, 1)])
+    assert played.ahead_s[PARTITIONS] < -400
 
 
 def test_a_feed_without_rows_is_waited_for_unless_it_may_run_on() -> None:
