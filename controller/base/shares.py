@@ -76,4 +76,5 @@ class Shares:
             yield
         finally:
             self._by_one[one] -= amount
-            self._by_one = +self._by_one
+            if not self._by_one[one]:
+                del self._by_one[one]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -28,7 +27,7 @@ def canonical_json(value: Report | Acknowledgement) -> bytes:
     When a report was sent is left out.
     """
     if isinstance(value, Report):
-        return _REPORT.dump_json(replace(value, sent_us=None))
+        return _REPORT.dump_json(value, exclude={"sent_us"})
     return _ACKNOWLEDGEMENT.dump_json(value)
 
 
@@ -75,7 +74,7 @@ def is_stored(body: bytes, content: bytes) -> bool:
 
 
 def _is_part(stored: Any, sent: Any) -> bool:
-    """Return whether JSON is the same but for fields that ``sent`` has besides."""
+    """Return whether JSON is the same but for fields that ``sent`` has besides; one left out is as one of null."""
     if isinstance(stored, dict) and isinstance(sent, dict):
-        return all(name in sent and _is_part(part, sent[name]) for name, part in stored.items())
+        return all(_is_part(part, sent.get(name)) for name, part in stored.items())
     return bool(stored == sent)

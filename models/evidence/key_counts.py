@@ -164,7 +164,7 @@ def run_starts(*columns: Int64s) -> Int64s:
     begins[:1] = True
     for column in columns:
         begins[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(begins)
+    return begins.nonzero()[0]  # takes a third of flatnonzero, and is called many times a report
 
 
 def sum_runs(keys: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:

@@ -10,8 +10,9 @@ import asyncio
 import hashlib
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from email.message import Message
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request, Response
@@ -86,7 +87,8 @@ async def read_json(request: Request) -> AsyncIterator[bytes]:
             raise BodyTooLargeError(
                 f"the body has more than {MAX_VALUES:,} values, or {MAX_PARTS:,} objects, lists and texts"
             )
-        with bodies.taken(request.state.caller, max(len(sent) - announced, 0)):
+        more = len(sent) - announced
+        with bodies.taken(request.state.caller, more) if more > 0 else nullcontext():
             yield sent
 
 
@@ -159,13 +161,10 @@ def gunzip(data: bytes, limit: int) -> bytes:
 
 
 def _checked_encoding(request: Request) -> str:
-    header = Message()
-    header["content-type"] = request.headers.get("content-type", "text/plain")
-    charset = header.get_content_charset("utf-8")
-    if header.get_content_type() != "application/json" or charset not in {"utf-8", "us-ascii"}:
-        found = request.headers.get("content-type")
+    content_type = request.headers.get("content-type")
+    if not _is_json(content_type):
         raise UnsupportedMediaTypeError(
-            f"the body must have the header Content-Type: application/json in UTF-8, not {found!r}; "
+            f"the body must have the header Content-Type: application/json in UTF-8, not {content_type!r}; "
             "with curl: -H 'Content-Type: application/json'"
         )
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -175,6 +174,14 @@ def _checked_encoding(request: Request) -> str:
             headers={"Accept-Encoding": "gzip"},
         )
     return encoding
+
+
+@lru_cache(64)
+def _is_json(content_type: str | None) -> bool:
+    header = Message()
+    header["content-type"] = content_type or "text/plain"
+    is_utf8 = header.get_content_charset("utf-8") in {"utf-8", "us-ascii"}
+    return is_utf8 and header.get_content_type() == "application/json"
 
 
 def _too_large(limit: int) -> BodyTooLargeError:

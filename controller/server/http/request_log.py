@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 from typing import Any
-from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,8 +31,10 @@ _REJECTED, _FAILED = 400, 500
 def request_id(headers: Headers) -> str:
     """Return the id that a request came with if it is acceptable, else a new one."""
     given = headers.get(REQUEST_ID_HEADER, "")
-    # A token in the wrong header must not get into a log.
-    return given if _SANE.fullmatch(given) and not TOKEN.search(given) else uuid4().hex
+    # A token in the wrong header must not get into a log. An id is no secret: asking the kernel for one gives other
+    # threads the interpreter, and the event loop would wait for it at each request.
+    sane = _SANE.fullmatch(given) and not TOKEN.search(given)
+    return given if sane else f"{random.getrandbits(128):032x}"
 
 
 class RequestLog:
