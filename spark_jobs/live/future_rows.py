@@ -6,9 +6,10 @@ aside: then ``future_rows`` returns the same rows to a query of their own.
 
 The batch's clock is another constant in each batch, and Spark writes constants into the code it makes for the rows: a
 stage with the clock in it would be compiled, and begin cold, in every batch (140 ms of CPU). So the clock is
-wrapped in a function that Spark interprets, of which the code has a reference alone. Where Spark can call a function in
-Java (``SetBack.java``), a task asks for the clock once. It is read above the tap, and by whole granules, so that the
-tap's counts tell which rows were found.
+wrapped in a function that Spark interprets, of which the code has a reference alone. That would take it out of the
+stage: ``BatchClock.java`` makes a text of it, which is no part of the code either. The function in Java
+(``SetBack.java``) asks for it once in each task. It is read above the tap, and by whole granules, so that the tap's
+counts tell which rows were found.
 """
 
 from __future__ import annotations

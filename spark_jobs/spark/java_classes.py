@@ -28,11 +28,19 @@ from tidemark.spark_jobs.spark.jvm import COMPILER, PLACEMENT, Py4JJavaError, Sp
 _PACKAGE = "tidemark"
 _numbers = count(1)
 
-_SOURCES = ("RowCounter", "BatchCounts", "SetBack", "PlaceCounters", "WatermarkSteering", "ClosingMoment")
+_SOURCES = (
+    "RowCounter",
+    "BatchCounts",
+    "SetBack",
+    "BatchClock",
+    "PlaceCounters",
+    "WatermarkSteering",
+    "ClosingMoment",
+)
 """Files in ``java_sources``, in the order in which they need each other."""
 
-_OPTIONAL = "PlaceCounters"
-"""It knows the nodes of Spark's plans, which another Spark may have changed; the others do without it."""
+_OPTIONAL = {"BatchClock", "PlaceCounters"}
+"""They know the nodes of Spark's plans, which another Spark may have changed; the others do without them."""
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -122,7 +130,7 @@ def compiled_classes(context: SparkContext) -> JavaClasses | None:
         try:
             one.cook(source)
         except Py4JJavaError as error:
-            if name != _OPTIONAL:
+            if name not in _OPTIONAL:
                 raise
             _log.warning("running without %s: %s", PLACEMENT.without, error.java_exception.toString())
             continue

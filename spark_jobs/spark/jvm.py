@@ -147,6 +147,7 @@ COMPILER = _named(
     "setParentClassLoader cook getClassLoader getBytecodes",
 )
 _PLACES = "row counters where rows are judged; where filters, joins or generators change them behind the call, none is"
+_CLOCK = "the stage of Live as one piece of compiled code; each row is copied once more"
 PLACEMENT = _named(_PLACES, f"{_CATALYST}.rules.Rule", "apply")
 DATASET = _named(_ATTACHING, f"{_SQL}.classic.Dataset", "ofRows", f"{_SQL}.Dataset")
 WATERMARK = _named(
@@ -223,6 +224,9 @@ PRIVATE_NAMES = (
     PROJECT,
     _named(_PLACES, f"{_CATALYST}.plans.logical.Filter", "condition"),
     ALIAS,
+    _named(_CLOCK, f"{_CATALYST}.expressions.ScalaUDF", "udfName children withNewChildren"),
+    _named(_CLOCK, f"{_CATALYST}.expressions.CurrentBatchTimestamp", "timestampMs"),
+    _named(_CLOCK, f"{_CATALYST}.plans.logical.LogicalPlan", "transformAllExpressions"),
     _named(_METRICS, _EXECUTION[0], "isActive streamMetrics", _EXECUTION[1]),
     _named(
         _METRICS,

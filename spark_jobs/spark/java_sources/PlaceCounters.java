@@ -74,12 +74,12 @@ public final class PlaceCounters extends Rule {
         session.extraOptimizations_$eq(rules);
     }
 
-    /** Moves one counter; Spark applies the rule until it changes nothing. */
+    /** Moves one counter, then sees to the clock; Spark applies the rule until it changes nothing. */
     public TreeNode apply(TreeNode plan) {
         LogicalPlan root = (LogicalPlan) plan;
         try {
             LogicalPlan placed = root.isStreaming() ? find(root, new ArrayList(), new ArrayList()) : null;
-            return placed == null ? root : placed;
+            return placed == null ? BatchClock.asText(root) : placed;
         } catch (Exception problem) {
             // The job comes first. What is read of the plan shows that the counter is not in its place.
             return root;

@@ -11,6 +11,8 @@ import org.apache.spark.sql.api.java.UDF2;
  * coalesce(call(time, null), call(time, clock))} Spark evaluates the second part only then.
  */
 public final class SetBack implements UDF2 {
+    /** Its name in plans, by which {@link BatchClock} knows its calls. */
+    public static final String NAME = "tidemark_set_back";
     private final long allowance;
     private final long granule;
     private final long after;
@@ -30,7 +32,7 @@ public final class SetBack implements UDF2 {
 
     /**
      * @param time an event time in microseconds, a {@code Long}, or null
-     * @param clock the clock of the batch in microseconds, a {@code Long}, or null to ask without it
+     * @param clock the clock of the batch in microseconds, a {@code Long} or its text, or null to ask without it
      * @return {@code time}, or {@code clock} where that is too far ahead; null without a time, and when the clock is needed
      */
     public Object call(Object time, Object clock) {
@@ -44,11 +46,12 @@ public final class SetBack implements UDF2 {
         if (clock == null) {
             return null;
         }
-        long allowed = ((Long) clock).longValue() + this.allowance - this.after;
+        long now = clock instanceof Long ? ((Long) clock).longValue() : Long.parseLong((String) clock);
+        long allowed = now + this.allowance - this.after;
         if (TaskContext.get() != null) { // a task belongs to one batch; an object in the driver may see several
             this.latest = allowed;
         }
         long firstAhead = (allowed / this.granule + 1L) * this.granule + this.after;
-        return at <= allowed || at < firstAhead ? time : clock;
+        return Long.valueOf(at <= allowed || at < firstAhead ? at : now);
     }
 }
