@@ -69,3 +69,8 @@ class EvidenceCounts:
     """Trigger time of the newest batch, in microseconds since the epoch; null without batches."""
     replayed_rows: int = 0
     """Rows of unknown need that were read out of the order of event time."""
+
+    @property
+    def observed_us(self) -> int:
+        """Time from the first batch counted to the newest, in microseconds; 0 without batches."""
+        return 0 if self.from_us is None or self.to_us is None else self.to_us - self.from_us

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from tidemark.models.base.confidence import certified_rank, min_events
+from tidemark.models.base.confidence import certified_rank, min_events, rarest_covered_us
 from tidemark.models.base.defaults import BOUND_DIGITS
-from tidemark.models.base.duration import format_duration
+from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import CurvePoint, MeanLatency
@@ -72,6 +72,12 @@ def lack_of_evidence(rows: int, rows_per_event: float, target_ppm: int, confiden
 def rows_that_certify(target_ppm: int, confidence: float, rows_per_event: float) -> int:
     """Return how many rows, none of them late, certify the target where so many of them share their fate."""
     return math.ceil(min_events(target_ppm / PPM, confidence) * rows_per_event)
+
+
+def not_covered(observed_us: int, confidence: float) -> str:
+    """Return, as a clause, what a certificate from so much evidence, in microseconds, does not cover."""
+    rarest, observed = (format_about(us) for us in (rarest_covered_us(observed_us, confidence), observed_us))
+    return f"what comes seldomer than every {rarest} is not covered by {observed} of evidence"
 
 
 def counted(rows: int, rows_per_event: float) -> str:

@@ -13,7 +13,7 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
 from tidemark.models.recommend.caps import cap_exceeded, latency_cap, state_cap
-from tidemark.models.recommend.choice import counted, lack_of_evidence, needed_rank, rounded_up
+from tidemark.models.recommend.choice import counted, lack_of_evidence, needed_rank, not_covered, rounded_up
 from tidemark.models.recommend.goals import joint_need, other_sides, timeslices, worst_window
 from tidemark.models.recommend.guard_rails import (
     catching_up,
@@ -89,7 +89,8 @@ def _quantile(inputs: Inputs) -> DecisionStep:
     bound_ms = max(math.ceil(need_us / 1_000), 0)
     reason = (
         f"{rank:,} of {counted(rows, per_event)} need at most {_enough(bound_ms)}, which certifies "
-        f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence at every look"
+        f"{format_share(slo.target_ppm)} of the rows at {format_share(slo.confidence_ppm)} confidence at every look; "
+        f"{not_covered(inputs.evidence.observed_us, confidence)}"
     )
     return DecisionStep(StepKind.QUANTILE, bound_ms, reason)
 
@@ -135,9 +136,10 @@ def _way_out(inputs: Inputs, rows_per_event: float) -> str:
     """Return over how long too little evidence was counted, and what gives more of it."""
     evidence, slo = inputs.evidence, inputs.slo
     over = f"over the horizon of {format_duration(inputs.horizon_ms * 1_000)}"
-    seen_us = 0 if evidence.from_us is None or evidence.to_us is None else evidence.to_us - evidence.from_us
-    if 2 * seen_us < inputs.horizon_ms * 1_000:
-        return f"{over}, of which {format_about(seen_us)} has been reported: more rows are to come"
+    if 2 * evidence.observed_us < inputs.horizon_ms * 1_000:
+        return (
+            f"{over}, of which {format_about(evidence.observed_us)} has been reported: more rows are to come"
+        )
     events_per_ms = evidence.rows / rows_per_event / inputs.horizon_ms
     longer_ms = next((ms for ms in HORIZONS_MS if events_per_ms * ms >= slo.events_needed), None)
     if longer_ms is None:

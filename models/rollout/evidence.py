@@ -1,7 +1,8 @@
-"""How long a stream has been observed: the evidence that a first narrowing waits for.
+"""How long a stream has been observed: the evidence that narrowing waits for, unless a person approves it.
 
-A replay covers hours of event time in minutes, and a stalled stream covers minutes of event time in hours; neither
-shows the delays of the stream at its own pace. So the slower of the two clocks counts, and a pause does not count.
+What has not come often enough yet is covered by no certificate (``confidence.rarest_covered_us``). A replay covers
+hours of event time in minutes, and a stalled stream covers minutes of event time in hours; neither shows the delays of
+the stream at its own pace. So the slower of the two clocks counts, and a pause does not count.
 """
 
 from __future__ import annotations
@@ -26,16 +27,21 @@ _SLOT_GAPS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSpan:
-    """How much evidence there is for a first narrowing, and how much is required."""
+    """How much evidence there is for a narrowing, and how much is required."""
 
     covered_us: int
     """Event time covered by reports, at most as long as they took to come, in microseconds."""
     needed_us: int
     """Event time required, in microseconds."""
-    reached_us: int
-    """Earliest wall time at which it can be reached, in microseconds."""
+    reached_us: int | None
+    """Earliest wall time at which it can be reached, in microseconds; None: the horizon is shorter."""
     why: str = ""
     """Which setting determines it, when it is not the policy's time; else empty."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is as much as is required."""
+        return self.covered_us >= self.needed_us
 
 
 def evidence_span(
@@ -57,12 +63,13 @@ def evidence_span(
     why = f" ({policy.evidence_windows:,} windows)" if windows_us == needed_us else ""
     max_us = horizon_ms * 1_000 * EVIDENCE_SHARE_OF_HORIZON_PPM // PPM
     if needed_us > max_us:
-        needed_us, why = max_us, f" (most of the horizon of {format_about(horizon_ms * 1_000)})"
+        # Windows are many or few; but what is rare is not covered by less time.
+        needed_us = max(max_us, policy.evidence_ms * 1_000)
+        why = f" (most of the horizon of {format_about(horizon_ms * 1_000)})" if needed_us == max_us else ""
     found_us = covered_us(seen_us, base_us)
     newest_us = int(seen_us[-1]) if len(seen_us) else 0
-    return EvidenceSpan(
-        covered_us=found_us, needed_us=needed_us, reached_us=newest_us + needed_us - found_us, why=why
-    )
+    reached_us = newest_us + needed_us - found_us if needed_us <= horizon_ms * 1_000 else None
+    return EvidenceSpan(covered_us=found_us, needed_us=needed_us, reached_us=reached_us, why=why)
 
 
 def covered_us(seen_us: Int64s, base_us: Int64s) -> int:

@@ -15,7 +15,9 @@ import numpy as np
 
 from tidemark.models.base.defaults import GATE_ASK_MS, GATE_FAILURES, GATE_VALID_MS, LISTENING_MS
 from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
+from tidemark.models.recommend.choice import not_covered
 from tidemark.models.rollout.states import (
     Failure,
     Gate,
@@ -86,7 +88,8 @@ def _holding(rollout: Rollout, facts: RolloutFacts, now_us: int) -> Iterator[Mov
             yield _waits("FailedBefore", f"{failure.why}; {again}")
     if rollout.direction == "Widen":
         return
-    yield from _too_soon(facts)
+    if not rollout.approved:
+        yield from _too_soon(facts)
     frozen_us = frozen_until_us(policy.freeze_windows, now_us)
     if frozen_us is not None:
         yield _waits("Frozen", f"nothing is narrowed in the freeze until {when(frozen_us)}")
@@ -109,12 +112,14 @@ def _not_listening(facts: RolloutFacts, now_us: int) -> Iterator[Move]:
 
 def _too_soon(facts: RolloutFacts) -> Iterator[Move]:
     evidence = facts.evidence
-    if evidence is not None and evidence.covered_us < evidence.needed_us:
-        needs = f"a first narrowing needs {format_about(evidence.needed_us)} of evidence{evidence.why}"
-        covered = f"reports cover {format_about(evidence.covered_us)}"
-        yield _waits(
-            "Evidence", f"{needs}, and {covered}; enough at the earliest {when(evidence.reached_us)}"
-        )
+    if evidence is None or evidence.enough:
+        return
+    needs = f"narrowing by itself needs {format_about(evidence.needed_us)} of evidence{evidence.why}"
+    missing = not_covered(evidence.covered_us, facts.slo.confidence_ppm / PPM)
+    until = "the horizon is shorter, so that a person has to approve it"
+    if evidence.reached_us is not None:
+        until = f"enough at the earliest {when(evidence.reached_us)}, unless a person approves it"
+    yield _waits("Evidence", f"{needs}, and {missing}; {until}")
 
 
 def _slowed(facts: RolloutFacts, now_us: int) -> Iterator[Move]:

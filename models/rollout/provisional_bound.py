@@ -22,7 +22,7 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.joint_needs import JointNeeds
-from tidemark.models.recommend.choice import rounded_down, rounded_up
+from tidemark.models.recommend.choice import not_covered, rounded_down, rounded_up
 from tidemark.models.recommend.joint_bounds import estimated_common_ms, rows_needed
 from tidemark.models.recommend.promise import ProvisionalBound, Recommended
 from tidemark.models.rollout.evidence import EvidenceSpan
@@ -34,9 +34,11 @@ _MINUTE_US = 60_000_000
 def _worded(found: ProvisionalBound) -> ProvisionalBound:
     waits = "nothing acts on it before it is certified"
     if found.narrows_from_ms is not None:
-        waits = f"a first narrowing waits for {format_about(found.narrows_from_ms * 1_000)}"
-    seen = "one batch" if not found.seen_ms else f"{format_about(found.seen_ms * 1_000)} of evidence"
-    return replace(found, text=f"{_bound(found)}{_interval(found)}; from {seen}, and {waits}")
+        waits = f"a first narrowing waits for {format_about(found.narrows_from_ms * 1_000)} or a person"
+    missing = "from one batch"
+    if found.seen_ms:
+        missing = not_covered(found.seen_ms * 1_000, found.confidence_ppm / PPM)
+    return replace(found, text=f"{_bound(found)}{_interval(found)}; {missing}, and {waits}")
 
 
 def _bound(found: ProvisionalBound) -> str:
@@ -72,7 +74,7 @@ def provisional_bound_of(
         recommended: what is recommended already; None while nothing is certified.
     """
     rows = round(curve.needs.weight)
-    waits = span is not None and span.covered_us < span.needed_us
+    waits = span is not None and not span.enough
     if not rows or (recommended is not None and not waits):
         return None
     per_event = curve.rows_per_event(slo.target_ppm)

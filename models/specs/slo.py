@@ -226,13 +226,18 @@ class Policy:
         metadata=shown("Maximum share of the bound in use that one rollout narrows by", 250_000),
     )
     evidence_ms: DelayMs = field(
-        default=3_600_000,
-        metadata=shown("Event time to observe before the stream's first narrowing, 0 for none", 3_600_000),
+        default=36_000_000,
+        metadata=shown(
+            "Event time to observe before the stream is narrowed without a person, 0 for none; "
+            "what comes less than nine times within it is not covered",
+            36_000_000,
+        ),
     )
     evidence_windows: Annotated[int, Ge(0), Le(100_000)] = field(
         default=100,
         metadata=shown(
-            "Windows to observe before the stream's first narrowing, 0 for none; operators without windows need none",
+            "Windows to observe before the stream is narrowed without a person, 0 for none; operators without windows "
+            "need none",
             100,
         ),
     )

@@ -56,7 +56,7 @@ _POLICY = {
     "evidence_windows": 0,
     "max_narrowing_ppm": None,
 }
-"""The demo runs by itself and for minutes; by default a first bound waits for an hour of evidence and for approval."""
+"""The demo runs by itself and for minutes; by default a first bound waits for hours of evidence and for approval."""
 
 _RECENT = {"horizon_ms": 15 * 60_000, "window_ms": 30 * 60_000}
 """Of the fleet, minutes count: what the guessed bound lost is soon forgotten."""

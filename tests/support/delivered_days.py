@@ -1,13 +1,14 @@
 """Days of rows that come alone, in packs, in bursts and in stalls, each with its batch and its need.
 
-The kinds differ in what shares its fate. An hour of each has some ten events or more: what is rarer than the evidence
-is long, no count can foresee.
+The kinds differ in what shares its fate, and in how often it comes: what is rarer than the evidence is long, no count
+can foresee.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,17 +79,21 @@ KINDS: dict[str, Kind] = {
     "stalls": stalls(120, 20),
 }
 
-RARE: dict[str, Kind] = {
-    "a burst every half-hour": bursts(1_800, 50),
-    "a stall every half-hour": stalls(1_800, 120),
+RARE: dict[str, tuple[int, Kind]] = {
+    **{f"a burst every {every} min": (60 * every, bursts(60 * every, 50)) for every in (10, 20, 30, 60)},
+    "a stall every half-hour": (1_800, stalls(1_800, 120)),
+    "a short stall every hour": (3_600, stalls(3_600, 240)),
+    "a stall every hour": (3_600, stalls(3_600, 600)),
 }
-"""Kinds that the first hours of a day do not show."""
+"""Kinds that the first hour of a day does not show, each after how far its events are apart, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What is known at one look of a day."""
 
+    at_s: int
+    """When, in seconds of the day."""
     rows: int
     late: Int64s
     """Rows that need more than each bound, shape (bounds,)."""
@@ -115,14 +120,22 @@ def looks(
     late = _by_batch(batch, np.searchsorted(bounds_s, need, side="left"), len(bounds_s) + 1, batches)[:, 1:]
     column = np.clip(-(-Sketch().buckets_of(need * 1e6).astype(np.int64) // 32), 0, BOUNDS)
     counts = _by_batch(batch, column, 1 + BOUNDS, batches).astype(np.float64)
-    late_until, counts_until = np.cumsum(late, axis=0), np.cumsum(counts, axis=0)
-    squares_until = np.cumsum(counts * counts, axis=0)
-    shares_until = np.cumsum(counts / np.maximum(counts[:, :1], 1), axis=0)
+    late_until, counts_until = _until(late, every_s), _until(counts, every_s)
+    squares_until = _until(counts * counts, every_s)
+    shares_until = _until(counts / np.maximum(counts[:, :1], 1), every_s)
     for now_s in range(first_s, DAY_S + 1, every_s):
-        at = np.array([*range(HOUR_S, now_s, HOUR_S), now_s]) // BATCH_S - 1
-        until = np.vstack([np.zeros(1 + BOUNDS), counts_until[at]])
-        overdispersion = Overdispersion(np.diff(until, axis=0), squares_until[at[-1]], shares_until[at[-1]])
-        yield Look(int(until[-1, 0]), late_until[at[-1]], overdispersion)
+        edges = np.array([*range(0, now_s, HOUR_S), now_s]) // every_s
+        at = edges[-1]
+        overdispersion = Overdispersion(
+            np.diff(counts_until[edges], axis=0), squares_until[at], shares_until[at]
+        )
+        yield Look(now_s, int(counts_until[at, 0]), late_until[at], overdispersion)
+
+
+def _until(counts: NDArray[Any], every_s: int) -> NDArray[Any]:
+    """Return what batches add up to until the beginning, and until each look, shape (1 + looks, ...)."""
+    between = counts.reshape(DAY_S // every_s, every_s // BATCH_S, -1).sum(axis=1)
+    return np.vstack([np.zeros_like(between[:1]), between.cumsum(axis=0)])
 
 
 def _by_batch(batch: Int64s, column: Int64s, columns: int, batches: int) -> Int64s:

@@ -23,7 +23,7 @@ def settled(controller: Controller, mode: str = "OnRestart") -> RolledJob:
     job.run(40, 30.0, tick=False)
     controller.tick()
     job.restart(mode=mode)
-    job.run(60, 30.0, tick=False)
+    job.run(90, 30.0, tick=False)
     controller.tick()
     (first,) = job.rollouts()
     assert (first["state"], first["first"]) == ("Verified", True), first["reason"]

@@ -84,38 +84,49 @@ def read_facts(stream: SteeredStream, row: RolloutRow, rules: RolloutRules) -> R
 
 
 def _evidence_for(stream: SteeredStream, row: RolloutRow, policy: Policy) -> EvidenceSpan | None:
-    """Return the evidence for a first narrowing; None for other rollouts, and for one that has passed this gate."""
+    """Return the evidence for a narrowing; None for other rollouts, and for one that has passed this gate."""
     if row.direction != "Narrow" or row.state != "Recommended" or stream.newest is None:
         return None
     return read_evidence_span(stream.session, stream.newest, policy)
 
 
 def read_evidence_span(session: Session, newest: ReportRow, policy: Policy) -> EvidenceSpan | None:
-    """Return the evidence for a first narrowing of the stream whose newest batch is given; None if none is required."""
+    """Return the evidence for a narrowing of the stream whose newest batch is given; None if none is required.
+
+    None is once a narrowing is verified and reports go back as far: a person may have approved that one sooner.
+    """
     stream_id = newest.stream_id
-    if verified_narrowing(session, stream_id):
-        return None
     horizon_ms, span_us = horizon_ms_of(session, stream_id), newest.operator.span_us
     horizon = Horizon(stream_id, horizon_ms, newest)
     nothing = np.empty(0, np.int64)
     found = evidence_span(policy, span_us, horizon_ms, nothing, nothing)
     if found is None:
         return None
+    since_us = newest.seen_us - found.needed_us
+    if since_us >= horizon.from_us and verified_narrowing(session, stream_id):
+        earlier = select(ReportRow.id).where(ReportRow.stream_id == stream_id, ReportRow.seen_us <= since_us)
+        if session.scalars(select(earlier.exists())).one():
+            return None
     # There may be thousands of batches. Without a pause in the reports the newest ones are enough.
     for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
         batches = _read_watched(session, Span(stream_id, from_us))
         found = evidence_span(policy, span_us, horizon_ms, *batches)
-        if found is None or found.covered_us >= found.needed_us:
+        if found is None or found.enough:
             break
     return found
 
 
+_THINNED_US = 6_000_000
+"""Time of which one batch is read, in microseconds: ten of these are the shortest step in which clocks are compared."""
+
+
 def _read_watched(session: Session, span: Span) -> tuple[Int64s, Int64s]:
-    """Return when the batches of a span with judged rows were triggered, and their maximum event times."""
+    """Return when batches of a span with judged rows were triggered, and the maximum event times until then."""
     rows = session.connection().execute(
-        select(ReportRow.seen_us, ReportRow.max_event_time_us)
+        select(func.max(ReportRow.seen_us), func.max(ReportRow.max_event_time_us))
         .where(*span.reports, ReportRow.pairs > 0, ReportRow.max_event_time_us.is_not(None))
-        .order_by(ReportRow.seen_us)
+        .group_by(ReportRow.seen_us // _THINNED_US)
+        .order_by(func.max(ReportRow.seen_us))
     )
     batches = np.array([tuple(row) for row in rows], np.int64).reshape(-1, 2)
     return batches[:, 0], batches[:, 1]

@@ -22,13 +22,13 @@ UNSAFE = Downstream(retention_ms=0, unsafe=True)
 
 
 def started(controller: Controller, downstream: Downstream | None, own_ms: int, **policy: Any) -> RolledJob:
-    """Return a job that has acknowledged its chain, and 100 batches of it with rows up to 30 s late."""
+    """Return a job that has acknowledged its chain, and 200 batches of it with rows up to 30 s late."""
     job = RolledJob(controller, bound_ms=own_ms)
     job.downstream = downstream
     job.put("slo", SLO)
     job.put("policy", at_once(**policy))
     job.restart()
-    job.run(100, 30.0, tick=False)
+    job.run(200, 30.0, tick=False)
     controller.tick()
     return job
 

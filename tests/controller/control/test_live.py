@@ -382,7 +382,7 @@ def test_the_evidence_says_how_many_rows_the_target_needs(controller: Controller
     controller.report(REPORTS[0])
     assert controller.status()["evidence"]["rows_needed"] is None
     controller.put("/slo", {"target_ppm": 990_000})
-    assert controller.status()["evidence"]["rows_needed"] == 681
+    assert controller.status()["evidence"]["rows_needed"] == 417
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def live_job(controller: Controller) -> RolledJob:
     job.put("slo", STRICT)
     job.run(3, 30.0, tick=False)
     job.put("policy", at_once("Live"))
-    for _ in range(24):
+    for _ in range(36):
         job.run(3, 30.0, tick=False)
         job.run(1, 30.0)
     assert job.rollouts()[0]["state"] == "Verified"

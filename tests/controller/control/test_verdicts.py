@@ -28,7 +28,7 @@ def verified(controller: Controller, *, own_ms: int = 60_000) -> RolledJob:
     job.run(40, 30.0, tick=False)
     controller.tick()
     job.restart()
-    job.run(50, 30.0, tick=False)
+    job.run(80, 30.0, tick=False)
     controller.tick()
     assert job.rollout()["state"] == "Verified", job.rollout()["reason"]
     return job
@@ -84,7 +84,7 @@ def test_a_rollout_has_the_prediction_that_is_scored_and_its_verdict_speaks_of_i
     assert body["predicted"]["rows"] == prediction["rows"] > 0
     assert body["predicted"]["late"] == prediction["late"]
     job.restart()
-    job.run(50, 30.0, tick=False)
+    job.run(80, 30.0, tick=False)
     controller.tick()
     (done,) = [one for one in job.rollouts() if one["id"] == body["id"]]
     assert done["reason"].endswith("rows at risk were admitted, as predicted")
@@ -167,15 +167,15 @@ def test_a_new_slo_does_not_fail_what_was_verified_under_the_old_one(controller:
 
 
 def watched_job(controller: Controller) -> RolledJob:
-    """Return a job with a bound of ten minutes and a batch each half minute, under the default policy."""
+    """Return a job with a bound of ten minutes and a batch every four minutes, under the default policy."""
     job = RolledJob(controller, bound_ms=600_000)
-    job.interval_us = 30 * SECOND
+    job.interval_us = 240 * SECOND
     job.put("slo", {"target_ppm": 950_000})
     job.put("policy", {"mode": "OnRestart"})
     return job
 
 
-def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person_and_halves_the_bound(
+def test_by_default_a_bound_narrows_by_half_and_on_ten_hours_of_evidence_or_by_a_person(
     controller: Controller,
 ) -> None:
     job = watched_job(controller)
@@ -184,24 +184,40 @@ def test_by_default_a_first_narrowing_waits_for_an_hour_of_evidence_and_a_person
     held = job.rollout()
     assert (held["state"], held["held_by"], held["direction"]) == ("Recommended", "Evidence", "Narrow")
     assert held["reason"] == (
-        "held: a first narrowing needs 1 h of evidence, and reports cover 5 min; "
-        "enough at the earliest 2026-01-01 01:00:00 UTC"
+        "held: narrowing by itself needs 10 h of evidence, and what comes seldomer than every 4 min 22 s is not "
+        "covered by 40 min of evidence; enough at the earliest 2026-01-01 10:00:00 UTC, unless a person approves it"
     )
-    # A person's word makes up for none of it.
-    assert job.act(f"/rollouts/{held['id']}:approve").json()["held_by"] == "Evidence"
+    assert (
+        "4 min 22 s is not covered by 40 min of evidence" in job.status()["recommended"]["steps"][0]["reason"]
+    )
     assert job.published()["bound_ms"] is None
-    job.run(112, 5.0, tick=False)
-    controller.tick()
-    body = job.rollout()
+    body = job.act(f"/rollouts/{held['id']}:approve").json()
     assert (body["state"], body["to_bound_ms"]) == ("Published", 300_000)
     assert job.published()["bound_ms"] == 300_000
     (step,) = [one for one in job.status()["recommended"]["steps"] if one["kind"] == "NarrowingStep"]
     assert step["reason"] == "one rollout narrows by at most 50 %: to 5 min"
 
 
+def test_what_a_person_narrowed_early_is_not_narrowed_further_before_there_is_evidence(
+    controller: Controller,
+) -> None:
+    job = watched_job(controller)
+    job.run(11, 5.0, tick=False)
+    controller.tick()
+    job.act(f"/rollouts/{job.rollout()['id']}:approve")
+    job.restart()
+    job.run(60, 5.0, tick=False)
+    controller.tick()
+    newer, first = job.rollouts()
+    assert (first["state"], newer["held_by"]) == ("Verified", "Evidence")
+    job.run(100, 5.0, tick=False)
+    controller.tick()
+    assert (job.rollout()["state"], job.published()["bound_ms"]) == ("Published", 150_000)
+
+
 def test_by_default_a_person_approves_the_first_rollout_and_no_other(controller: Controller) -> None:
     job = watched_job(controller)
-    job.run(125, 5.0, tick=False)
+    job.run(155, 5.0, tick=False)
     controller.tick()
     waiting = job.rollout()
     assert (waiting["state"], waiting["held_by"]) == ("AwaitingApproval", "Approval")

@@ -83,7 +83,7 @@ def test_no_write_publishes_again_what_a_person_rolled_back(job: RolledJob) -> N
     job.controller.http.delete(job.pin_url)
     assert holds()
     job.wait(YEAR)
-    job.run(80, 30.0, tick=False)
+    job.run(160, 30.0, tick=False)
     assert holds()
 
 

@@ -108,7 +108,7 @@ def test_an_empty_range_of_bounds_is_refused_and_the_default_policy_only_watches
         "cooldown_ms": 3_600_000,
         "max_narrowings_a_day": None,
         "max_narrowing_ppm": 500_000,
-        "evidence_ms": 3_600_000,
+        "evidence_ms": 36_000_000,
         "evidence_windows": 100,
         "freeze_windows": [],
         "paused": False,

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import pdtrc
 
-from tidemark.models.base.confidence import certified_rank, certified_share, interval_ppm, min_events
+from tidemark.models.base.confidence import (
+    certified_rank,
+    certified_share,
+    interval_ppm,
+    min_events,
+    rarest_covered_us,
+)
 
 SHARES = st.sampled_from([0.5, 0.9, 0.95, 0.99, 0.999])
 CONFIDENCES = st.sampled_from([0.5, 0.9, 0.95, 0.999])
@@ -180,3 +187,28 @@ def test_counts_that_cannot_be_are_rejected() -> None:
         certified_rank(10, 0.9, 0.95, 0.5)
     with pytest.raises(ValueError, match="admitted must be at least 0 and at most 10, not 11"):
         certified_share(11, 10)
+
+
+@given(st.integers(0, 2**53), st.floats(0.5, 0.999))
+def test_of_the_rarest_events_that_are_covered_five_have_come_with_the_confidence(
+    observed_us: int, confidence: float
+) -> None:
+    """By the Poisson distribution; an hour covers what comes every 6.6 minutes, and a day every 2.6 hours."""
+    rarest_us = rarest_covered_us(observed_us, confidence)
+    if rarest_us > 1_000:
+        assert pdtrc(4, observed_us / rarest_us) == pytest.approx(confidence, abs=0.001)
+    assert rarest_covered_us(2 * observed_us, confidence) >= 2 * rarest_us
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1_000), st.integers(1, 9)), min_size=1, max_size=9), st.floats(0, 100)
+)
+def test_events_of_unequal_sizes_prove_at_least_as_much_as_the_division_lets_them(
+    sizes: list[tuple[float, int]], pull: float
+) -> None:
+    """The lemma behind it: of all sizes with the same two moments, none and one size are the least favourable."""
+    size, weight = np.array(sizes).T
+    mean, square = np.average(size, weights=weight), np.average(size**2, weights=weight)
+    divisor = square / mean
+    evidence = np.average(np.exp(-pull * size), weights=weight)
+    assert evidence <= 1 + mean / divisor * np.expm1(-pull * divisor) + 1e-9

@@ -76,10 +76,23 @@ def test_the_size_does_not_depend_on_how_many_rows_there_are() -> None:
     assert few == pytest.approx(many, rel=0.5)
 
 
-def test_without_a_late_row_the_prior_remains() -> None:
-    """Five events of one row, with their doubt: 680 rows certify 99 %."""
-    for some in (Overdispersion.of([]), Overdispersion.of([batch_of([-1.0] * 1_000)])):
-        assert some.rows_per_event(990_000) == pytest.approx(1 + np.sqrt(2 / 5))
+def test_rows_that_come_alone_are_an_event_each() -> None:
+    """Without doubt: what has not come yet is what evidence of some hours covers, or does not."""
+    alone = batch_of([0.5] * 99 + [50.0])
+    for some in ([], [batch_of([-1.0] * 1_000)], [sum([alone] * 24, NO_BATCHES)]):
+        assert Overdispersion.of(some).rows_per_event(990_000) == 1
+
+
+def test_two_bursts_count_for_as_many_rows_as_a_third_one_may_have() -> None:
+    """Of 50 rows each among 10,000: that both were so large says little of the next ones."""
+    found = Overdispersion.of([sum([batch_of([0.5] * 10)] * 1_000 + [batch_of([50.0] * 50)] * 2, NO_BATCHES)])
+    assert 100 < found.rows_per_event(990_000) < 150
+
+
+def test_a_few_stalls_do_not_hide_among_rows_that_are_late_alone() -> None:
+    """Three have brought 30 rows, an eighth of the budget, where twice as many are late by themselves."""
+    batches = [batch_of([0.5] * 400 + [5.0])] * 60 + [batch_of([50.0] * 10)] * 3
+    assert Overdispersion.of([sum(batches, NO_BATCHES)]).rows_per_event(990_000) > 15
 
 
 def test_what_came_late_in_one_batch_is_one_event() -> None:

@@ -26,11 +26,13 @@ from support.recommendations import IN_ONE_STEP, MS, STEADY, THOUSAND, capped, i
 
 def test_the_estimate_is_the_certified_order_statistic() -> None:
     """Rank 998 of 1,000, not 990: that one is too small half of the time."""
-    found = recommend(inputs(THOUSAND))
+    asked = inputs(THOUSAND)
+    found = recommend(replace(asked, evidence=replace(asked.evidence, to_us=3_600_000_000)))
     assert found.bound_ms == 998
     reason = step(found, "quantile").reason
     assert reason == (
-        "998 of 1,000 rows need at most 998 ms, which certifies 99 % of the rows at 95 % confidence at every look"
+        "998 of 1,000 rows need at most 998 ms, which certifies 99 % of the rows at 95 % confidence at every look; "
+        "what comes seldomer than every 6 min 33 s is not covered by 1 h of evidence"
     )
 
 
@@ -92,7 +94,10 @@ def test_in_a_replay_a_batch_is_one_event_and_nothing_is_widened_without_a_certi
 def test_where_events_are_too_few_a_bound_is_widened_by_the_rows_and_neither_set_nor_narrowed() -> None:
     """Eight uploads certify nothing, but their rows were late all the same."""
     asked = inputs(range(1, 601))
-    asked = replace(asked, curve=Curve(asked.curve.needs, None, Overdispersion.of([])))
+    buckets = [Sketch().buckets_of(np.full(75, 75 * upload * MS)) for upload in range(1, 9)]
+    uploads = [LateBatches.of_batch(each, np.ones(75)) for each in buckets]
+    overdispersion = Overdispersion.of([sum(uploads, NO_BATCHES)])
+    asked = replace(asked, curve=Curve(asked.curve.needs, None, overdispersion))
     found = {
         in_use_ms: recommend(replace(asked, in_use_bound_ms=in_use_ms)) for in_use_ms in (None, 100, 700)
     }
@@ -102,8 +107,8 @@ def test_where_events_are_too_few_a_bound_is_widened_by_the_rows_and_neither_set
         700: None,
     }
     assert step(found[100], "quantile").reason == (
-        "600 of 600 rows need at most 600 ms, and the bound in use is narrower; not enough evidence: 600 rows (as 367 "
-        "independent events); 681 rows (as 417 independent events) are needed to certify 99 % at 95 % confidence at "
+        "600 of 600 rows need at most 600 ms, and the bound in use is narrower; not enough evidence: 600 rows (as 3 "
+        "independent events); 72,722 rows (as 417 independent events) are needed to certify 99 % at 95 % confidence at "
         "every look"
     )
 

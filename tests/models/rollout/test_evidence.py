@@ -69,9 +69,9 @@ def test_no_batch_and_one_batch_cover_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "span_s", "horizon_h", "needed_s", "why"),
     [
-        ({}, 10, 24, 3_600, ""),
-        ({}, 60, 24, 6_000, " (100 windows)"),
-        ({}, 0, 24, 3_600, ""),
+        ({}, 10, 24, 36_000, ""),
+        ({}, 600, 24, 60_000, " (100 windows)"),
+        ({}, 0, 24, 36_000, ""),
         ({"evidence_ms": 0}, 10, 24, 1_000, " (100 windows)"),
         ({}, 3_600, 24, 69_120, " (most of the horizon of 1 d)"),
     ],
@@ -87,6 +87,13 @@ def test_the_required_evidence_is_the_longer_of_time_and_windows_within_the_hori
         reached_us=NOW_US + needed_s * SECOND_US,
         why=why,
     )
+
+
+def test_a_horizon_that_does_not_hold_the_required_time_never_has_enough() -> None:
+    """What it cannot cover is for a person to accept, not for a cap; only windows are too many sooner."""
+    found = evidence_span(policy(), 3_600 * SECOND_US, 8 * 3_600_000, *watched((300, 1.0)))
+    assert found is not None
+    assert (found.needed_us, found.reached_us, found.why) == (10 * HOUR_US, None, "")
 
 
 def test_evidence_can_be_switched_off() -> None:

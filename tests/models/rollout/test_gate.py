@@ -103,11 +103,19 @@ def test_the_evidence_gate_says_what_is_there_what_is_needed_and_when_it_is_reac
         )
     )
     assert moved(rollout(), known).reason == (
-        "held: a first narrowing needs 1 h of evidence (360 windows), and reports cover 5 min; "
-        "enough at the earliest 2026-01-01 00:55:00 UTC"
+        "held: narrowing by itself needs 1 h of evidence (360 windows), and what comes seldomer than every 32.77 s is "
+        "not covered by 5 min of evidence; enough at the earliest 2026-01-01 00:55:00 UTC, unless a person approves it"
     )
     enough = facts(evidence=EvidenceSpan(covered_us=HOUR_US, needed_us=HOUR_US, reached_us=NOW_US))
     assert moved(rollout(), enough).state == "Published"
+
+
+def test_a_person_may_narrow_on_evidence_that_does_not_cover_enough_and_nobody_else() -> None:
+    short = facts(evidence=EvidenceSpan(covered_us=300_000_000, needed_us=HOUR_US, reached_us=None))
+    held = moved(rollout(), short)
+    assert (held.state, held.gate) == ("Recommended", "Evidence")
+    assert held.reason.endswith("; the horizon is shorter, so that a person has to approve it")
+    assert moved(rollout(approved=APPROVED), short).state == "Published"
 
 
 @pytest.mark.parametrize(

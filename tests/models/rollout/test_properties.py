@@ -177,7 +177,7 @@ def test_nothing_is_published_while_a_gate_holds(one: Rollout, known: RolloutFac
             assert known.last_contact_us is not None
             assert now_us - known.last_contact_us <= LISTENING_MS * 1_000
             if one.direction == "Narrow":
-                assert known.evidence is None or known.evidence.covered_us >= known.evidence.needed_us
+                assert one.approved or known.evidence is None or known.evidence.enough
                 assert frozen_until_us(known.policy.freeze_windows, now_us) is None
     else:
         assert move.gate is not None or move.state == "Expired"

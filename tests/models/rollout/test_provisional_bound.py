@@ -91,7 +91,8 @@ def test_few_rows_give_a_lower_end_and_say_when_there_will_be_an_upper_one() -> 
     )
     assert found.text == (
         "provisionally 29.6 s: at least 29 s at 95 % confidence, and the upper end is unknown for about 2 min more; "
-        "from 4 min of evidence, and a first narrowing waits for 1 h"
+        "what comes seldomer than every 26.22 s is not covered by 4 min of evidence, and a first narrowing waits "
+        "for 1 h or a person"
     )
 
 
@@ -116,8 +117,8 @@ def test_what_is_recommended_comes_first_and_the_estimate_is_its_reason(
     assert found is not None
     assert found.max_bound_ms == 29_900
     assert found.text == said + (
-        "at least 29.5 s and at most 29.9 s, each at 95 % confidence; from 4 min of evidence, and a first narrowing "
-        "waits for 1 h"
+        "at least 29.5 s and at most 29.9 s, each at 95 % confidence; what comes seldomer than every 26.22 s is not "
+        "covered by 4 min of evidence, and a first narrowing waits for 1 h or a person"
     )
 
 
@@ -135,7 +136,8 @@ def test_a_join_gives_one_number_for_all_its_sides_and_no_lower_end() -> None:
     assert (found.min_bound_ms, found.max_bound_ms) == (None, None)
     assert found.text == (
         "provisionally 19.8 s of each side of join attribution: a join has no lower end, and the upper one is "
-        "unknown for about 17 min more; from 4 min of evidence, and a first narrowing waits for 1 h"
+        "unknown for about 17 min more; what comes seldomer than every 26.22 s is not covered by 4 min of evidence, "
+        "and a first narrowing waits for 1 h or a person"
     )
     assert provisional_joint_bound("attribution", JointNeeds.nothing(slo.streams), slo, 0, None) is None
 

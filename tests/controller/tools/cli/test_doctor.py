@@ -120,11 +120,12 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     controller.put("/policy", at_once())
     controller.tick()
     assert warned(doctor()) == {
-        "not enough evidence: 400 rows (as 89 independent events); 1,859 rows (as 417 independent events) are needed "
+        "not enough evidence: 400 rows (as 15 independent events); 10,931 rows (as 417 independent events) are needed "
         "to certify 99 % at 95 % confidence at every look; counted over the horizon of 1 d, of which 5 s has been "
         "reported: more rows are to come": ("let the job run, then tidemark doctor job stream --url URL")
     }
 
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.report_all(REPORTS[6:])
     controller.tick()
     (body,) = warned(doctor()).items()
@@ -138,8 +139,8 @@ def test_the_way_from_nothing_to_a_job_that_runs_as_recommended(
     result = doctor("job", "--strict")
     assert (missing(result), warned(result)) == ({}, {})
     assert fine(result)[0] == "the controller at URL answers"
-    assert "the SLO requires 99 % of the rows at a confidence of 95 %" in fine(result)
-    assert "there is enough evidence: 3,800 rows, and 3,116 are needed" in fine(result)
+    assert "the SLO requires 90 % of the rows at a confidence of 95 %" in fine(result)
+    assert "there is enough evidence: 3,800 rows, and 374 are needed" in fine(result)
 
 
 def test_programs_get_the_same_findings_as_people(controller: Controller, doctor: Doctor) -> None:
@@ -211,7 +212,7 @@ def test_every_stream_of_a_job_is_checked(controller: Controller, doctor: Doctor
 def test_what_a_job_has_to_do_for_a_bound_depends_on_the_mode(
     controller: Controller, doctor: Doctor, mode: str, step: str
 ) -> None:
-    controller.put("/slo", {"target_ppm": 990_000})
+    controller.put("/slo", {"target_ppm": 900_000})
     controller.put("/policy", at_once(mode))
     controller.report_all(REPORTS)
     controller.tick()
