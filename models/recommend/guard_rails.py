@@ -99,6 +99,9 @@ def few_batches(inputs: Inputs, bound_ms: int) -> DecisionStep:
 def narrow_late(inputs: Inputs, bound_ms: int) -> DecisionStep:
     """Narrow to no less than the widest bound that was required recently."""
     widest = max(inputs.recent_bounds_ms, default=bound_ms)
+    if inputs.in_use_bound_ms is not None:
+        # What was required may be wider than what is in use, where it was not worth a restart.
+        widest = min(widest, inputs.in_use_bound_ms)
     span = format_duration(NARROW_STABILISATION_MS * 1_000)
     if widest <= bound_ms:
         return DecisionStep(StepKind.NARROW_LATE, bound_ms, f"nothing wider was required in the last {span}")

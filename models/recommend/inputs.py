@@ -35,7 +35,7 @@ class Inputs:
     """Required bounds (``Recommendation.required_ms``) of earlier decisions under the same SLO, within the last
     ``NARROW_STABILISATION_MS``, in milliseconds."""
     changes: BoundInUse = UNCHANGED
-    """How the bound in use changed within the last day, where each change takes a restart."""
+    """The bound in use and since when, where each change takes a restart."""
     situation: Situation | None = None
     """The stream after its newest batch, from which the state under another bound follows; None when not known."""
     windows: Windows | None = None

@@ -25,7 +25,7 @@ from tidemark.models.recommend.guard_rails import (
     unknown_rows,
 )
 from tidemark.models.recommend.inputs import Inputs
-from tidemark.models.recommend.restarts import few_restarts
+from tidemark.models.recommend.restarts import few_restarts, too_dear
 from tidemark.models.recommend.steps import DecisionStep, Recommendation, StepKind
 from tidemark.models.specs.slo import HORIZONS_MS
 
@@ -47,7 +47,13 @@ def recommend(inputs: Inputs) -> Recommendation:
 def _links(inputs: Inputs) -> Iterator[_Link]:
     """Return the steps after the first, without those that SLO and policy do not ask for."""
     slo, policy = inputs.slo, inputs.policy
-    yield from (_round_up, unknown_rows, no_data, catching_up, silent_partitions)
+    yield _round_up
+    if policy.margin_ppm:
+        yield _margin
+    # What late rows of one side cost a join's output is not known from them alone.
+    if inputs.changes.bound_ms is not None and inputs.join is None:
+        yield few_restarts
+    yield from (unknown_rows, no_data, catching_up, silent_partitions)
     if inputs.join is not None:
         yield other_sides
     if inputs.curve.bound_alike_us(slo.target_ppm) is not None:
@@ -57,10 +63,6 @@ def _links(inputs: Inputs) -> Iterator[_Link]:
         yield timeslices
     if slo.worst_window_ppm is not None:
         yield worst_window
-    if policy.margin_ppm:
-        yield _margin
-    if inputs.changes.changed_us:
-        yield few_restarts
     yield latency_cap
     if slo.state_cap_rows is not None:
         yield state_cap
@@ -218,9 +220,11 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     kind, in_use, max_ms = StepKind.DEAD_BAND, inputs.in_use_bound_ms, inputs.policy.max_bound_ms
     if bound_ms == in_use:
         return DecisionStep(kind, bound_ms, f"it is {inputs.bound_name} already")
-    changes = len(inputs.changes.changed_us)
-    least_ppm = NARROW_DEAD_BAND_PPM * (1 + changes)
-    if in_use is None or bound_ms > in_use or (in_use - bound_ms) * PPM >= least_ppm * in_use:
+    if in_use is None or bound_ms > in_use:
+        return DecisionStep(kind, bound_ms, "a change worth making")
+    saves_enough = (in_use - bound_ms) * PPM >= NARROW_DEAD_BAND_PPM * in_use
+    too_little = too_dear(inputs, bound_ms) if saves_enough else "less than a tenth"
+    if too_little is None:
         return DecisionStep(kind, bound_ms, "a change worth making")
     if max_ms is not None and in_use > max_ms:
         return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the policy's maximum")
@@ -228,10 +232,6 @@ def _dead_band(inputs: Inputs, bound_ms: int) -> DecisionStep:
     if cap is not None:
         return DecisionStep(kind, bound_ms, f"{inputs.bound_name} is above the {cap} cap")
     saved = format_duration((in_use - bound_ms) * 1_000)
-    too_little = "less than a tenth"
-    if changes:
-        times = plural(changes, "time")
-        too_little = f"less than {format_share(least_ppm)}, and the bound changed {times} within a day"
     return DecisionStep(kind, in_use, f"narrowing by {saved} is {too_little}: {inputs.bound_name} stays")
 
 

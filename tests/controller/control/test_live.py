@@ -157,16 +157,17 @@ def test_a_ceiling_that_partitions_outgrow_is_a_condition(controller: Controller
     assert "partition '3' is behind" in conditions(controller)["SkewBeyondCeiling"]
 
 
-def test_restart_gets_the_same_answer_as_onrestart(controller: Controller) -> None:
+def test_restart_gets_an_answer_as_onrestart_does(controller: Controller) -> None:
+    """A wider one: each change takes a restart, so it is to last."""
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
     body = []
     for mode in ("OnRestart", "Restart"):
         controller.put("/policy", at_once(mode))
         body.append(bound(controller))
-    assert body[0]["bound_ms"] == body[1]["bound_ms"] > 20_000
+    assert body[1]["bound_ms"] > body[0]["bound_ms"] > 20_000
     assert [answer["envelope"] for answer in body] == [None, None]
-    assert body[1]["generation"] == body[0]["generation"] + 1
+    assert body[1]["generation"] > body[0]["generation"]
 
 
 # -- the envelope --------------------------------------------------------------------------------------------------

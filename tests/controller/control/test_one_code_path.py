@@ -264,7 +264,7 @@ def test_the_backtest_decides_what_the_running_server_decides(
         restart_cost_us=0,
     )
     rows = made()
-    listening = Listening(RecommendedPolicy(setup, slo, own_bound_us=60 * SECOND))
+    listening = Listening(RecommendedPolicy(setup, slo, own_bound_us=120 * SECOND))
     found = run(arrivals_of(rows, setup, 3), setup, listening)
     by_slot: dict[int, list[tuple[str, int]]] = {}
     for event_us, arrival_us, part in rows:

@@ -42,7 +42,7 @@ class RecommendationRow(RowOfStream):
     horizon_ms: Mapped[Counter]
     """How far back its evidence counts: what the SLO says, or what was chosen where that leaves it open."""
     in_use: Mapped[Long]
-    """The bound in use and its changes within a day as JSON, as ``tidemark.models.recommend.bound_in_use`` has it."""
+    """The bound in use and since when as JSON, as ``tidemark.models.recommend.bound_in_use`` has it."""
     transition: Mapped[Long | None]
     """What going there from the bound in use would do, as JSON; null without a bound."""
     fencing: Mapped[Whole | None]

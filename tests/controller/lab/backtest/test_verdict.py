@@ -134,7 +134,7 @@ def test_what_is_kept_is_what_the_objective_counts(tmp_path: Path, objective: Ob
 @pytest.mark.slow
 def test_with_restarts_it_says_by_how_much_live_would_help(tmp_path: Path) -> None:
     """After a five-fold step each restart comes too late for the rows that asked for it."""
-    drawn = synthetic("step", 1, rate=50, seconds=1_200)
+    drawn = synthetic("step", 1, rate=20, seconds=1_200)
     names = tuple(f"p{number}" for number in range(int(drawn.partition.max()) + 1))
     write_trace(tmp_path / "step", Trace(*drawn, names))
     restarts, _ = said(tmp_path / "step", "tidemark", mode="restart")
