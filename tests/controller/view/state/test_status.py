@@ -188,6 +188,7 @@ def test_a_cap_that_completeness_breaks_is_a_conflict_and_the_bound_in_use_is_he
 def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Controller) -> None:
     """The rows' own bound is within the cap; with the margin on top it is above, and the SLO resolves no conflict."""
     controller.report_all(query_reports(exponential_batches(300, 8, slow=3)))
+    controller.put("/policy", {"mode": "OnRestart"})
     controller.put("/slo", {"target_ppm": 900_000})
     controller.tick()
     asked_ms = controller.status()["recommended"]["bound_ms"]
@@ -195,7 +196,7 @@ def test_a_margin_that_crosses_the_cap_is_a_conflict_that_says_so(controller: Co
     controller.put("/slo", {"target_ppm": 900_000, "latency_cap_ms": point["latency_wall_ms"] + 1})
     assert "ConstraintsConflict" not in conditions(controller)
 
-    controller.put("/policy", {"margin_ppm": 1_000_000})
+    controller.put("/policy", {"mode": "OnRestart", "margin_ppm": 1_000_000})
 
     status = controller.status()
     assert status["recommended"]["bound_ms"] is None
