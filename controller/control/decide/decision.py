@@ -23,6 +23,7 @@ from tidemark.controller.control.decide.predictions import (
     newest_prediction,
     score_predictions,
 )
+from tidemark.controller.control.rollout.actions import begin
 from tidemark.controller.control.rollout.advance import advance_rollout
 from tidemark.controller.control.rollout.propose import propose
 from tidemark.controller.control.rollout.publish import republish_under
@@ -113,7 +114,8 @@ def write(stream: SteeredStream, rules: RolloutRules, decision: StreamDecision) 
     if _is_outdated(stream, rules, decision, before):
         return False
     _store(stream, rules, decision, before)
-    republish_under(stream, rules.policy.value, rules.slo, rules.pin)
+    if not begin(stream, rules, decision.proposal):
+        republish_under(stream, rules.policy.value, rules.slo, rules.pin)
     _predict_published(stream, decision)
     loaded = decision.loaded
     confidence_ppm, newest = rules.slo.value.confidence_ppm, loaded.horizon.newest

@@ -17,7 +17,7 @@ from tidemark.controller.control.rollout.propose import propose
 from tidemark.controller.control.rollout.publish import current_answer, republish_under
 from tidemark.controller.control.rollout.store import Proposal, RolloutRules, find_rollout, read_rules
 from tidemark.controller.specs.pins import pin_in_force
-from tidemark.controller.specs.store import Spec, get_slo
+from tidemark.controller.specs.store import Spec, get_policy, get_slo
 from tidemark.controller.specs.streams import EventBasis, add_event
 from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.promise import Transition
@@ -155,7 +155,8 @@ def _instead(stream: SteeredStream, row: RolloutRow, acts: tuple[Act, ...]) -> s
 def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> int:
     """Publish what follows from ``policy``, the SLO and the pin; return the generation. The stream is locked.
 
-    Where no bound is published, the one recommended already is rolled out, if no gate holds it.
+    Where no bound is published, the one recommended already is rolled out, if no gate holds it; not one that was
+    recommended under another SLO or policy, for which another bound may be right.
     """
     stream = SteeredStream(session, session.get_one(StreamRow, stream_id), now_us, locked=True)
     pin = pin_in_force(session, stream.row.job, stream.row.stream)
@@ -165,12 +166,40 @@ def republish(session: Session, stream_id: int, policy: Policy, now_us: int) -> 
     return republish_under(stream, policy, slo, pin)
 
 
+def begins(stream: SteeredStream, policy: Policy, slo: Spec[Slo] | None) -> bool:
+    """Return whether a mode is to be published that no generation has yet, and no bound is published.
+
+    Then the decision about the stream publishes both in one generation.
+    """
+    published_mode = "Off" if stream.published is None else stream.published.mode
+    if policy.mode in {"Off", published_mode}:
+        return False
+    return current_answer(stream, policy, slo).bound_ms is None
+
+
+def begin(stream: SteeredStream, rules: RolloutRules, proposal: Proposal | None) -> bool:
+    """Roll out a proposed bound together with its mode; return whether it was published. The stream is locked."""
+    if proposal is None or proposal.cause != "Decision" or rules.pin is not None:
+        return False
+    if not begins(stream, rules.policy.value, rules.slo):
+        return False
+    propose(stream, rules, proposal)
+    return _is_published(stream, advance_rollout(stream, rules))
+
+
+def _is_published(stream: SteeredStream, row: RolloutRow | None) -> bool:
+    """Return whether a rollout was published just now."""
+    return row is not None and row.published_us == stream.now_us
+
+
 def _begin(stream: SteeredStream, policy: Policy, slo: Spec[Slo]) -> bool:
     """Roll out the recommended bound of a stream without a published one; return whether it was published."""
     recommended = stream.session.get(RecommendationRow, stream.id)
     if policy.mode == "Off" or recommended is None or recommended.bound_ms is None:
         return False
-    if recommended.slo_generation != slo.generation:
+    # A recommendation under another policy is for other limits, or for a mode in which a change costs something else.
+    generations = slo.generation, get_policy(stream.session, stream.id).generation
+    if (recommended.slo_generation, recommended.policy_generation) != generations:
         return False
     if current_answer(stream, policy, slo).bound_ms is not None:
         return False
@@ -191,5 +220,4 @@ def _begin(stream: SteeredStream, policy: Policy, slo: Spec[Slo]) -> bool:
     if policy.mode == "Restart":
         # It restarts the job, in its turn: the decision loop knows whose that is.
         return False
-    row = advance_rollout(stream, rules)
-    return row is not None and row.published_us == stream.now_us
+    return _is_published(stream, advance_rollout(stream, rules))

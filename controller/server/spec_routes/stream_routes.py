@@ -14,8 +14,8 @@ from tidemark.controller.base.db.tables import RecommendationRow, StreamRow
 from tidemark.controller.base.errors import ErrorItem, InvalidBodyError, LiveRefusedError, SloNotSetError
 from tidemark.controller.base.read_spec import parse_spec
 from tidemark.controller.control.bounds.acknowledgements import read_downstream
-from tidemark.controller.control.bounds.publication import last_published
-from tidemark.controller.control.rollout.actions import republish
+from tidemark.controller.control.bounds.publication import SteeredStream, last_published
+from tidemark.controller.control.rollout.actions import begins, republish
 from tidemark.controller.control.rollout.failed_bounds import carry_failures
 from tidemark.controller.control.rollout.store import end_rollout, open_rollout
 from tidemark.controller.server.http.etags import IfNoneMatch, answered
@@ -168,10 +168,14 @@ def _followed(
     kind: type[T], spec: Spec[Any], asked: SpecWrite, change: ChangeRequest, stream: StreamRow
 ) -> T:
     """Publish and decide about a stream whose SLO or policy was changed, and return the answer with what follows."""
-    session = change.session
-    # In Live the published envelope holds the SLO, whether or not there is evidence.
-    republish(session, stream.id, get_policy(session, stream.id).value, change.now_us)
+    session, policy = change.session, get_policy(change.session, stream.id).value
+    steered = SteeredStream(session, stream, change.now_us, locked=True)
+    if not begins(steered, policy, get_slo(session, stream.id)):
+        # A decision compares with what is published from now on.
+        republish(session, stream.id, policy, change.now_us)
     asked.service.decide(session, stream.id, change.now_us)
+    # The mode, and in Live the SLO in the envelope, are published whether or not there is evidence to decide by.
+    republish(session, stream.id, policy, change.now_us)
     session.flush()
     recommendation = session.get(RecommendationRow, stream.id, populate_existing=True)
     published, rollout = last_published(session, stream.id), open_rollout(session, stream.id)

@@ -100,19 +100,23 @@ def test_a_stream_goes_from_unknown_to_recommended_to_applied(either: Controller
     assert [condition["type"] for condition in status["conditions"]] == ["Rolling"]
 
 
-def test_the_recommendation_meets_the_target_on_the_exact_needs(controller: Controller) -> None:
+@pytest.mark.parametrize(("mode", "spent"), [("OnRestart", 1), ("Restart", 0.25), ("Off", 0.25)])
+def test_the_recommendation_meets_the_target_on_the_exact_needs(
+    controller: Controller, mode: str, spent: float
+) -> None:
+    """Where a change takes a restart, it leaves three quarters of the error budget, so that it lasts."""
+    controller.put("/policy", at_once(mode))
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
     controller.tick()
     bound_ms = controller.status()["recommended"]["bound_ms"]
     # The first two batches met a filter that knew nothing; the replay counts them as admitted.
-    exact = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator).at(bound_ms * 1_000)
-    assert exact.late <= exact.rows * 0.1
+    curve = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator)
+    exact = curve.at(bound_ms * 1_000)
+    assert exact.late <= exact.rows * 0.1 * spent
     # Not much wider than needed: confidence at every look and the sketch's error take some.
-    narrower = Curve.of_replay(replay_reports(REPORTS), REPORTS[0].operator).at(
-        round(bound_ms * 0.85) * 1_000
-    )
-    assert narrower.late > narrower.rows * 0.1
+    narrower = curve.at(round(bound_ms * 0.85) * 1_000)
+    assert narrower.late > narrower.rows * 0.1 * spent
 
 
 @pytest.mark.slow
@@ -298,14 +302,34 @@ def test_a_limit_of_the_policy_holds_from_the_moment_it_is_set(controller: Contr
 def test_a_bound_that_was_recommended_before_the_mode_was_set_is_rolled_out_with_what_was_predicted(
     controller: Controller,
 ) -> None:
+    """In Off what is recommended is for a job that restarts."""
     controller.put("/slo", TARGET)
     controller.report_all(REPORTS)
     controller.tick()
     recommended = controller.status()["recommended"]
-    controller.put("/policy", at_once())
+    controller.put("/policy", at_once("Restart"))
     (rollout,) = controller.get("/rollouts").json()["rollouts"]
     assert (rollout["state"], rollout["to_bound_ms"]) == ("Published", recommended["bound_ms"])
     assert rollout["predicted"]["rows"] == 1_100
+
+
+@pytest.mark.parametrize("mode", ["OnRestart", "Restart", "Live"])
+def test_a_mode_is_published_together_with_the_bound_that_is_recommended_in_it_and_with_no_other(
+    controller: Controller, mode: str
+) -> None:
+    """Where a change takes no restart, it is narrower than the one that was recommended in Off."""
+    controller.put("/slo", TARGET)
+    controller.report_all(REPORTS)
+    controller.tick()
+    before = controller.get("/bound").json()["generation"]
+    in_off = controller.status()["recommended"]["bound_ms"]
+    controller.put("/policy", at_once(mode))
+    (rollout,) = controller.get("/rollouts").json()["rollouts"]
+    body, recommended = controller.get("/bound").json(), controller.status()["recommended"]["bound_ms"]
+    assert (body["mode"], body["bound_ms"]) == (mode, recommended)
+    assert (rollout["state"], rollout["to_bound_ms"]) == ("Published", recommended)
+    assert body["generation"] == rollout["generation"] == before + 1
+    assert (recommended < in_off) == (mode != "Restart")
 
 
 def test_mode_off_takes_the_bound_back_at_once(controller: Controller) -> None:
