@@ -211,7 +211,7 @@ glitch undoes a good bound.
 """
 
 EVIDENCE_SHARE_OF_HORIZON_PPM = 800_000
-"""Maximum evidence that a first narrowing waits for, as a share of the horizon, in parts per million.
+"""Maximum evidence that a narrowing waits for to see enough windows, as a share of the horizon, in parts per million.
 
 Chosen: 100 windows of an hour are more than a horizon of a day can hold; a fifth is left for pauses of the stream.
 Higher, and such a stream is never narrowed.

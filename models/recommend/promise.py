@@ -117,7 +117,8 @@ class ProvisionalBound:
     seen_ms: int
     """How long the stream was observed, in milliseconds."""
     narrows_from_ms: int | None
-    """How long it has to be observed before a first narrowing, in milliseconds; null where no such limit holds."""
+    """How long it has to be observed before it is narrowed without a person, in milliseconds; null where no such limit
+    holds."""
     recommended: Recommended | None = None
     """What is recommended already, though nothing acts on it yet; null while nothing is certified."""
     join: str | None = None

@@ -1,4 +1,4 @@
-"""Where the bound lies that an SLO asks for, while too little is known to act on it: the numbers of the first hour.
+"""Where the bound lies that an SLO asks for, while too little is known to act on it: the numbers of the first hours.
 
 That bound is a quantile of what the rows need, and order statistics bound a quantile whatever the distribution
 (H. A. David and H. N. Nagaraja, "Order Statistics", Wiley 2003, section 7.1). For one look at the rows the ranks follow
@@ -34,7 +34,7 @@ _MINUTE_US = 60_000_000
 def _worded(found: ProvisionalBound) -> ProvisionalBound:
     waits = "nothing acts on it before it is certified"
     if found.narrows_from_ms is not None:
-        waits = f"a first narrowing waits for {format_about(found.narrows_from_ms * 1_000)} or a person"
+        waits = f"narrowing waits for {format_about(found.narrows_from_ms * 1_000)} or a person"
     missing = "from one batch"
     if found.seen_ms:
         missing = not_covered(found.seen_ms * 1_000, found.confidence_ppm / PPM)
@@ -70,7 +70,7 @@ def provisional_bound_of(
         curve: what the rows need.
         slo: what is asked for.
         reported_us: from the first batch counted to the newest, in microseconds.
-        span: the evidence for a first narrowing; None where none is required.
+        span: the evidence for a narrowing; None where none is required.
         recommended: what is recommended already; None while nothing is certified.
     """
     rows = round(curve.needs.weight)
@@ -109,7 +109,7 @@ def provisional_joint_bound(
         needs: what the rows of all sides need.
         slo: what is asked of the joined output.
         reported_us: from the first batch counted to the newest, in microseconds.
-        span: the evidence for a first narrowing; None where none is required.
+        span: the evidence for a narrowing; None where none is required.
     """
     bound_ms = estimated_common_ms(needs, slo.target_ppm)
     if bound_ms is None:

@@ -275,7 +275,7 @@ class RolloutFacts(RolloutEffect):
     failures: tuple[Failure, ...] = ()
     """Bounds that failed under this SLO and policy, and vetoes under any."""
     evidence: EvidenceSpan | None = None
-    """The evidence that a first narrowing rests on; None when none is required."""
+    """The evidence that a narrowing rests on; None when none is required."""
     published_before: bool = False
     """Whether a recommended bound was ever published for this stream."""
     narrowed_us: tuple[int, ...] = ()

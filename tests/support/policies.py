@@ -1,4 +1,4 @@
-"""Policies for streams that live for seconds: what the defaults would keep waiting for an hour and a person."""
+"""Policies for streams that live for seconds: what the defaults would keep waiting for ten hours and a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evidence that a first narrowing waits for."""
+"""The evidence that narrowing waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimate of the first hour: its interval against the exact binomial distribution, and what it says."""
+"""The estimate of the first hours: its interval against the exact binomial distribution, and what it says."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_few_rows_give_a_lower_end_and_say_when_there_will_be_an_upper_one() -> 
     )
     assert found.text == (
         "provisionally 29.6 s: at least 29 s at 95 % confidence, and the upper end is unknown for about 2 min more; "
-        "what comes seldomer than every 26.22 s is not covered by 4 min of evidence, and a first narrowing waits "
+        "what comes seldomer than every 26.22 s is not covered by 4 min of evidence, and narrowing waits "
         "for 1 h or a person"
     )
 
@@ -118,7 +118,7 @@ def test_what_is_recommended_comes_first_and_the_estimate_is_its_reason(
     assert found.max_bound_ms == 29_900
     assert found.text == said + (
         "at least 29.5 s and at most 29.9 s, each at 95 % confidence; what comes seldomer than every 26.22 s is not "
-        "covered by 4 min of evidence, and a first narrowing waits for 1 h or a person"
+        "covered by 4 min of evidence, and narrowing waits for 1 h or a person"
     )
 
 
@@ -137,7 +137,7 @@ def test_a_join_gives_one_number_for_all_its_sides_and_no_lower_end() -> None:
     assert found.text == (
         "provisionally 19.8 s of each side of join attribution: a join has no lower end, and the upper one is "
         "unknown for about 17 min more; what comes seldomer than every 26.22 s is not covered by 4 min of evidence, "
-        "and a first narrowing waits for 1 h or a person"
+        "and narrowing waits for 1 h or a person"
     )
     assert provisional_joint_bound("attribution", JointNeeds.nothing(slo.streams), slo, 0, None) is None
 
