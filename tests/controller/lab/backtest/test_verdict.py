@@ -193,9 +193,9 @@ def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_p
 
 @pytest.mark.slow
 def test_a_target_missed_by_what_was_not_seen_yet_is_said_to_be(tmp_path: Path) -> None:
-    """A tenth of the rows comes once an hour: who decides in the first minutes cannot know."""
-    event = even(16 * 3_600, 1)
-    hourly = np.arange(len(event)) % 10 == 0
+    """A fifth of the rows comes once an hour: who decides in the first minutes loses those of the first hour."""
+    event = even(13 * 3_600, 1)
+    hourly = np.arange(len(event)) % 5 == 0
     uploaded = START_US + ((event - START_US) // (3_600 * SECOND) + 1) * 3_600 * SECOND + 300 * SECOND
     trace = save(tmp_path / "hourly.parquet", event, np.where(hourly, uploaded, event))
     asked = {"mode": "restart", "operator": tumbling("1 min"), "trigger_us": 30 * SECOND}
