@@ -29,7 +29,7 @@ def verify(job: RolledJob, delay_s: float) -> None:
     job.run(40, delay_s, tick=False)
     job.controller.tick()
     job.restart()
-    job.run(60, delay_s, tick=False)
+    job.run(90, delay_s, tick=False)
     job.controller.tick()
     assert job.rollout()["state"] == "Verified", job.rollout()["reason"]
 
