@@ -26,6 +26,8 @@ from support.webhook import Webhook, running_webhook
 pytestmark = pytest.mark.slow
 
 GATED = at_once(gates=["calendar"])
+WIDER = {**GATED, "margin_ppm": 4_000_000}
+"""A policy under which a wider bound is recommended."""
 NOT_YET = "held: the outside gate calendar has yet to answer"
 
 
@@ -126,7 +128,7 @@ def test_a_narrowing_is_published_as_soon_as_its_gate_says_yes_and_nobody_is_ask
 
 @on_sqlite_alone("job")
 def test_a_widening_asks_nobody(job: RolledJob, webhook: Webhook) -> None:
-    job.put("slo", {"target_ppm": 999_000})
+    job.put("policy", WIDER)
     assert (job.rollout()["direction"], job.rollout()["state"]) == ("Widen", "Published")
     assert ask(job.controller) == 0
     assert webhook.headers == []
@@ -214,8 +216,7 @@ def test_a_gate_that_gives_no_answer_holds_a_narrowing_and_says_so_and_no_wideni
         assert (job.rollout()["state"], job.rollout()["held_by"]) == ("Recommended", "Outside")
         assert job.rollout()["reason"] == f"held: the outside gate calendar gives no answer: {said}"
         assert answers(job) == [("calendar", "publish", "unknown", 0)]
-        job.put("policy", {**GATED, "max_bound_ms": 100_000})
-        job.put("slo", {"target_ppm": 999_000})
+        job.put("policy", {**WIDER, "max_bound_ms": 100_000})
         assert (job.rollout()["direction"], job.rollout()["state"]) == ("Widen", "Published")
 
 
@@ -231,7 +232,7 @@ def test_a_gate_that_hangs_is_asked_once_and_nothing_else_waits_for_it(
             with listener.accept()[0]:
                 assert job.controller.service.gates.tick() == [asked]
                 assert job.controller.tick().failed == 0
-                job.put("slo", {"target_ppm": 999_000})
+                job.put("policy", WIDER)
                 assert (job.rollout()["direction"], job.rollout()["state"]) == ("Widen", "Published")
                 assert not asked.done()
             # What comes too late changes nothing.
