@@ -103,8 +103,13 @@ def percent(share_ppm: int | None) -> str:
 
 
 def decision(recommended: RecommendationAnswer) -> str:
-    """Return the reason of the step that decides, and what it means behind the stream's operator."""
+    """Return the reason of the step that decides, and what it means behind the stream's operator.
+
+    What spares restarts starts from what is certified, so that is said before.
+    """
     deciding = {recommended.decided_by, StepKind.DOWNSTREAM}
+    if recommended.decided_by == StepKind.RESTARTS:
+        deciding.add(recommended.steps[0].kind)
     return "; ".join(step.reason for step in recommended.steps if step.kind in deciding)
 
 

@@ -79,7 +79,8 @@ def test_a_dry_run_says_when_windows_behind_a_join_close_beside_the_reason(
     lines = said(tidemark("slo", "set", "job", "stream", "--target", "0.9", "--dry-run"))
     (recommended,) = [line for line in lines if line.startswith("  recommended: ")]
 
-    assert " of evidence; windows close at bound + 6.001 s behind the join: " in recommended
+    assert " s of evidence; 29.2 s would have spent at most 25 % of the error budget " in recommended
+    assert ", so that it lasts; windows close at bound + 6.001 s behind the join: " in recommended
 
 
 @pytest.mark.slow
