@@ -69,7 +69,7 @@ def test_a_stream_that_cannot_decide_yet_shows_its_estimate_hatched_with_what_it
         expect(cell.locator(".hatched")).to_have_text(re.compile(r"provisionally [\d.]+ s$"))
         expect(cell.locator(".hatched")).to_have_attribute("title", f"{text[0].upper()}{text[1:]}.")
         expect(cell).to_contain_text(
-            re.compile(r"provisional, at least [\d.]+ s; from 24 s, narrows from 10 h")
+            re.compile(r"provisional, at least [\d.]+ s; from 19 s, narrows from 10 h")
         )
         assert watched.faults_in_both_themes() == []
         watched.assert_no_errors()
