@@ -25,6 +25,7 @@ from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRI
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.learning import GoodWindows, learning_of
 from tidemark.models.live.missing import Missing
+from tidemark.models.live.plain import PlainSpark
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
 from tidemark.models.live.stream_clock import STREAM, StreamClock
@@ -62,6 +63,7 @@ class Tidemark:
         self._rules = RuleSet(setup.trigger_us, setup.trigger_us / spacing_us, span, late_share)
         self._clock = StreamClock(setup.trigger_us, span, granule_us)
         self._missing = Missing(granule_us, setup.trigger_us, span)
+        self._plain = PlainSpark(setup.trigger_us)
         good_windows = setup.objective == "timeslices"
         self._good_windows = GoodWindows(self._rules.rules, late_share) if good_windows else None
         share = (PPM - setup.good_windows_ppm) / PPM if good_windows else late_share
@@ -79,6 +81,7 @@ class Tidemark:
         self._newest_key_us = NO_BASE_US
         self._resting = False
         self._capped = False
+        self._follows_plain = False
         self._late = 0
         self._assumed = 0, 0
         """Late pairs, and all pairs, of the account that it did not judge itself: see ``without_debt``."""
@@ -102,6 +105,7 @@ class Tidemark:
             "missing": self._missing.learned(),
             "feed": self._clock.feed.learned(),
             "budget": self._budget.learned(),
+            "plain": self._plain.learned(),
         }
         return {name: array.copy() for name, array in (own | joined(parts)).items()}
 
@@ -118,6 +122,7 @@ class Tidemark:
         if len(learned["feed.lags"]) < len(learned["missing.rows"]):
             raise ValueError("it knows partitions of which it does not know how far behind they usually are")
         self._budget.resume(part_of(learned, "budget"))
+        self._plain.resume(part_of(learned, "plain"))
         self._elapsed_before, self._late = float(learned["elapsed"]), int(learned["late"])
         self._assumed = int(learned["assumed"][0]), int(learned["assumed"][1])
 
@@ -136,6 +141,9 @@ class Tidemark:
         self._advance(stream_us)
         while self._pending and self._pending[0][0] < seen.now_us:
             self._judging_us = max(self._judging_us, self._pending.pop(0)[1])
+        # Future-dated rows show nothing: Spark at 0 s would follow a wrong clock.
+        past_us = seen.event_us[seen.event_us <= seen.now_us]
+        self._plain.read(seen.now_us, int(past_us.max(initial=NO_BASE_US)))
         event_us, key_us = self._counted_by(seen)
         # Future-dated rows are never late, and show nothing about late rows.
         near = key_us <= seen.now_us + self._future_us + self._operator.span_us
@@ -153,6 +161,7 @@ class Tidemark:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
             self._good_windows.add(key, count, judging)
         self._rules.add(seen.now_us, clock_us, key, count)
+        self._plain.add(key, count)
         self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
         once = near & (key_us == self._first_key(event_us))
         if once.any():
@@ -193,6 +202,8 @@ class Tidemark:
         verdict = (
             "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
         )
+        if self._follows_plain:
+            verdict += ", and nothing closes before it would in plain Spark at 0 s, which had lost fewer rows"
         age = format_about(round(outlook.age * self._trigger_us))
         evidence = "all rows so far"
         if outlook.memory < math.inf:
@@ -337,6 +348,11 @@ class Tidemark:
         self._rules.decide(stream_us, in_force_us, clock_us, missing, elapsed=age, longest_hold=longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
         required_us = int(self._rules.watermark_us[self._choice.rule])
+        overdrawn = self._good_windows is None and not self._choice.within_budget
+        self._follows_plain = overdrawn and self._late > self._plain.late
+        if self._follows_plain:
+            # From here on it loses no row that plain Spark keeps, so that what it has lost more grows no further.
+            required_us = min(required_us, self._plain.watermark_us)
         if self._clock.silent and not self._resting:
             # The last windows of a feed that has stopped come out; what it may still send belongs to later ones.
             required_us = min(required_us, self._newest_key_us)

@@ -6,17 +6,24 @@ missing from it, since a live watermark is decided before the feed falls behind.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemark.models.backtest.run import run, run_native, score
+from tidemark.models.base.operators import TimeWindow
+from tidemark.models.live.policy import Decision, Setup
 from tidemark.models.live.tidemark import Tidemark
 
+from support.policy_bench import ALL_KINDS, Cell
 from support.short_streams import counted, setup
+from support.soak import with_soak
 from support.streams import SECOND
 from support.synthetic import START_US, Rows, Trace, even_times, fifo, usual_delay
+from support.system_kinds import window_us_of
 
 pytestmark = pytest.mark.slow
 
@@ -96,3 +103,50 @@ def test_after_an_outage_windows_do_not_wait_as_if_rows_were_that_late() -> None
     waited_us = found.emit_wall_us - arrivals.keys_us
     after = arrivals.keys_us > START_US + 600 * SECOND
     assert np.median(waited_us[after]) < 6 * SECOND
+
+
+class _Accounted(Tidemark):
+    """A policy that writes down, at each decision, what it and plain Spark have lost."""
+
+    def __init__(self, asked: Setup) -> None:
+        super().__init__(asked)
+        self._share = (1_000_000 - asked.target_ppm) / 1_000_000
+        self.follows_plain: list[bool] = []
+        self.decided_us: list[int] = []
+        self.accounts: list[tuple[int, int, float]] = []
+        """Rows that it has lost, that plain Spark has lost, and that the budget allows."""
+        self.watermarks_us: list[tuple[int, int]] = []
+        """Its own after each decision, and that of plain Spark."""
+
+    def decide(self, now_us: int, in_force_us: int) -> Decision:
+        decision = super().decide(now_us, in_force_us)
+        self.decided_us.append(now_us)
+        self.follows_plain.append(self._follows_plain)
+        self.accounts.append((self._late, self._plain.late, self._share * self._rules.pairs))
+        self.watermarks_us.append((self._watermark_us, self._plain.watermark_us))
+        return decision
+
+
+@pytest.mark.parametrize("kind", with_soak(ALL_KINDS, [kind for kind in ALL_KINDS if kind != "growth"]))
+@pytest.mark.parametrize("triggers", [0.5, 2, 10])
+def test_once_live_has_lost_more_than_the_budget_and_than_plain_spark_it_loses_what_plain_spark_loses(
+    kind: str, triggers: float
+) -> None:
+    """Rows of the windows that it has closed by then apart: it goes on from there."""
+    window_us = window_us_of(kind)
+    cell = Cell(kind, 101, window_us, int(window_us / triggers), seconds=1_800)
+    asked = replace(setup(), operator=TimeWindow(window_us, window_us), trigger_us=cell.trigger_us)
+    arrivals = counted(cell.trace(), asked)
+    policy = _Accounted(asked)
+    late = run(arrivals, asked, policy).late
+    plain_late = run_native(arrivals, asked, 0).late
+
+    lost, plain, budget = np.array(policy.accounts).T
+    own_us, plain_us = np.array(policy.watermarks_us).T
+    follows = np.array(policy.follows_plain)
+    assert (lost <= np.maximum(plain, budget))[~follows].all()
+    assert (own_us[1:] <= np.maximum(own_us[:-1], plain_us[1:]))[follows[1:]].all()
+    since = np.flatnonzero(~follows)[-1]
+    came_us = arrivals.first_us + (arrivals.slot + 1) * asked.trigger_us
+    closed = (came_us > policy.decided_us[since]) & (arrivals.key_us <= own_us[since])
+    assert late <= lost[since] + int(arrivals.count[closed].sum()) + plain_late - plain[since]
