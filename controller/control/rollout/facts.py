@@ -103,17 +103,21 @@ def read_evidence_span(session: Session, newest: ReportRow, policy: Policy) -> E
     if found is None:
         return None
     since_us = newest.seen_us - found.needed_us
-    if since_us >= horizon.from_us and verified_narrowing(session, stream_id):
-        earlier = select(ReportRow.id).where(ReportRow.stream_id == stream_id, ReportRow.seen_us <= since_us)
-        if session.scalars(select(earlier.exists())).one():
-            return None
+    verified = since_us >= horizon.from_us and verified_narrowing(session, stream_id)
+    if verified and _has_reports_until(session, stream_id, since_us):
+        return None
     # There may be thousands of batches. Without a pause in the reports the newest ones are enough.
-    for from_us in (max(newest.seen_us - 2 * found.needed_us, horizon.from_us), horizon.from_us):
-        batches = _read_watched(session, Span(stream_id, from_us))
+    recent_us = max(newest.seen_us - 2 * found.needed_us, horizon.from_us)
+    found = evidence_span(policy, span_us, horizon_ms, *_read_watched(session, Span(stream_id, recent_us)))
+    if found is not None and not found.enough and _has_reports_until(session, stream_id, recent_us):
+        batches = _read_watched(session, Span(stream_id, horizon.from_us))
         found = evidence_span(policy, span_us, horizon_ms, *batches)
-        if found is None or found.enough:
-            break
     return found
+
+
+def _has_reports_until(session: Session, stream_id: int, at_us: int) -> bool:
+    earlier = select(ReportRow.id).where(ReportRow.stream_id == stream_id, ReportRow.seen_us <= at_us)
+    return session.scalars(select(earlier.exists())).one()
 
 
 _THINNED_US = 6_000_000
