@@ -63,6 +63,17 @@ class Run(NamedTuple):
     bound_ms: int
 
 
+class _DriverClient(ControllerClient):
+    """A client of a driver whose clock the simulation moves."""
+
+    now_us = 0
+    """What that clock shows, in microseconds."""
+
+    def report(self, report: Report) -> None:
+        """Send a report with the driver's own time in it."""
+        self._send("POST", report.job, report.stream, "reports", body=replace(report, sent_us=self.now_us))
+
+
 class WeekJob:
     """One job with one stream.
 
@@ -98,13 +109,14 @@ class WeekJob:
         return self.made.mode == "Live"
 
     def _connect(self) -> None:
-        self.client = ControllerClient(self._url, timeout_s=PATIENCE_S)
+        self.client = _DriverClient(self._url, timeout_s=PATIENCE_S)
         self.sender = Sender(self.client, longest_wait_s=0.5)
 
     # -- what a driver does --------------------------------------------------------------------------------------
 
     def batch(self, now_us: int) -> None:
         """Read what has arrived and report it; without rows only where the watermark moves, as Spark does."""
+        started_us = self.client.now_us = now_us + self.clock_ahead_us
         before = self.batches[-1] if self.batches else None
         late_ms = before.mark_ms if before else 0
         arrivals_us = self.made.trace.arrival_time_us
@@ -113,7 +125,6 @@ class WeekJob:
         mark_ms = max(late_ms, self._watermark_ms())
         if before and first == last and mark_ms == late_ms:
             return
-        started_us = now_us + self.clock_ahead_us
         number = before.number + 1 if before else 0
         batch = Batch(number, min(started_us, now_us), first, last, late_ms, mark_ms)
         times_us = self.made.trace.event_time_us[first:last].tolist()
