@@ -170,12 +170,14 @@ def _followed(
     """Publish and decide about a stream whose SLO or policy was changed, and return the answer with what follows."""
     session, policy = change.session, get_policy(change.session, stream.id).value
     steered = SteeredStream(session, stream, change.now_us, locked=True)
-    if not begins(steered, policy, get_slo(session, stream.id)):
+    mode_first = not begins(steered, policy, get_slo(session, stream.id))
+    if mode_first:
         # A decision compares with what is published from now on.
         republish(session, stream.id, policy, change.now_us)
     asked.service.decide(session, stream.id, change.now_us)
-    # The mode, and in Live the SLO in the envelope, are published whether or not there is evidence to decide by.
-    republish(session, stream.id, policy, change.now_us)
+    if not mode_first:
+        # It is published whether or not there is evidence to decide by.
+        republish(session, stream.id, policy, change.now_us)
     session.flush()
     recommendation = session.get(RecommendationRow, stream.id, populate_existing=True)
     published, rollout = last_published(session, stream.id), open_rollout(session, stream.id)
