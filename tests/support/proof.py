@@ -48,7 +48,7 @@ How the comparison is kept fair:
 
 - A *guess* is as long as a window. The *best constant in hindsight* is the smallest that a replay of this very stream
   finds to meet the target: a yardstick, which nobody has beforehand. The real run may miss the target by a hair.
-- Tidemark is told the target and starts cold, with the guess, and waits for no approval and no hours of evidence.
+- Tidemark starts cold, with the target and the guess, and waits for no approval and no hours of evidence.
   Nothing was tuned on this stream. Where the bids that warm the systems were all on time, it was taught wrongly, and
   counted 99.4 % and 99.6 % in two runs of three minutes.
 - Spark's queries have a trigger of {trigger:g} s. Flink moves its watermark every {tick:g} ms and writes at once; it

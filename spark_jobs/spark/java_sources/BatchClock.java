@@ -21,7 +21,7 @@ import scala.runtime.AbstractPartialFunction;
  * row would be copied on its way. So it is replaced in the optimised plan.
  */
 public final class BatchClock extends AbstractPartialFunction {
-    private static final long MICROS = 1000L;
+    private static final long MICROS_A_MILLI = 1000L;
 
     /** Returns a plan with the clock as a text wherever an event time is set back. */
     public static LogicalPlan asText(LogicalPlan plan) {
@@ -51,7 +51,7 @@ public final class BatchClock extends AbstractPartialFunction {
         if (time == null) {
             return null;
         }
-        String text = Long.toString(time.timestampMs() * MICROS);
+        String text = Long.toString(time.timestampMs() * MICROS_A_MILLI);
         Literal literal = new Literal(UTF8String.fromString(text), DataTypes.StringType);
         Object first = call.children().apply(0);
         return (Expression) call.withNewChildren(new $colon$colon(first, new $colon$colon(literal, Nil$.MODULE$)));
