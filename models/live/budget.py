@@ -12,7 +12,7 @@ losses of all rules on all arrivals are known, so no feedback loop has to correc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from tidemark.models.live.defaults import (
     BUDGET_DEVIATIONS,
     CLUMP_MEMORY,
     CLUMP_SHARE,
+    CYCLE_PRICES,
     FAMILIARITY_KEYS,
     LOSS_HALF_LIFE_SHARE,
     PATIENT_PRICES,
@@ -32,7 +33,10 @@ from tidemark.models.live.defaults import (
     SPENT_WHEN_OVERDRAWN,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
-from tidemark.models.live.rules import FAMILIES
+from tidemark.models.live.rules import CYCLES, FAMILIES
+
+_USUAL_PRICES = len(PRICES) - CYCLE_PRICES - PATIENT_PRICES
+_OWN = (FAMILIES - CYCLES) * len(PRICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,10 @@ class Account:
     """Mean number of pairs per key (1 for windows)."""
     spans_ahead: Float64s
     """By how many spans each rule's watermark is ahead of the policy's own, shape (rules,)."""
+    to_come_by_cycle: Float64s = field(default_factory=lambda: np.zeros(FAMILIES * len(PRICES)))
+    """What each rule will lose of keys that it has closed, as rows came in earlier periods, shape (rules,)."""
+    late_share: Float64s = field(default_factory=lambda: np.full(CYCLES * len(PRICES), np.nan))
+    """Share of the mass that the rules of the cycles lose in a period, NaN before it is known, shape (cycle rules,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +105,24 @@ class RuleChooser:
         self._turn_us: int | None = None
         self._turns_due = 0.0
         self._turn: int | None = None
+        self.followed = np.arange(len(PRICES))
+        """The best rule of each price but those of the cycles, shape (prices,)."""
 
     def choose(self, now_us: int, account: Account, waited: Float64s) -> RuleChoice:
         """Return the rule to follow, by each rule's latencies so far in triggers, summed over keys."""
         self._remember(now_us, account)
         # From here on, what is at stake is what is expected to come of it.
         to_come = self._at_stake.share_to_come(account.mass_a_key) * account.at_stake_by_rule
-        account = replace(account, at_stake_by_rule=to_come)
+        account = replace(
+            account,
+            at_stake_by_rule=to_come + account.to_come_by_cycle,
+            to_come_by_rule=np.maximum(account.to_come_by_rule - account.to_come_by_cycle, 0),
+        )
         best = self._best_of_each_price(account, waited)
         allowed = self._share * account.mass
-        usual = best[PATIENT_PRICES:]
+        if np.isnan(account.late_share).all():
+            best = best[CYCLE_PRICES:]
+        usual = best[(best >= _OWN) | (np.arange(len(best)) >= len(best) - _USUAL_PRICES)]
         fits = self._foreseen(account, usual, careful=True) <= self._allowed(account)
         if fits.any():
             rules = usual[np.flatnonzero(fits)[-1] :][:2]
@@ -154,8 +170,14 @@ class RuleChooser:
         """Return the rule of the family with the lowest cost, for each price, shape (prices,)."""
         worth = self._price_wait / (self._price * self._share * account.mass_a_key)
         cost = waited + worth * (account.lost_by_rule + account.at_stake_by_rule)
-        family = cost.reshape(FAMILIES, -1).argmin(axis=0)
-        best: NDArray[np.intp] = family * len(PRICES) + np.arange(len(PRICES))
+        cost[_OWN:][np.isnan(account.late_share)] = math.inf
+        by_family = cost.reshape(FAMILIES, -1)
+        by_family[:-CYCLES, :CYCLE_PRICES] = math.inf
+        price = np.arange(len(PRICES))
+        own = by_family[:-CYCLES, CYCLE_PRICES:].argmin(axis=0) * len(PRICES) + price[CYCLE_PRICES:]
+        self.followed = np.concatenate([own[:1].repeat(CYCLE_PRICES), own])
+        family = by_family.argmin(axis=0)
+        best: NDArray[np.intp] = family * len(PRICES) + price
         return best
 
     def _repaying(self, account: Account, rules: NDArray[np.intp]) -> int:
@@ -163,9 +185,9 @@ class RuleChooser:
 
         A patient one is taken only where all others lose more than the budget.
         """
-        pace = self._pace(account, rules)
-        if pace[PATIENT_PRICES:].min() <= self._share:
-            rules, pace = rules[PATIENT_PRICES:], pace[PATIENT_PRICES:]
+        pace = self._pace(account, rules, foreseen=True)
+        if pace[-_USUAL_PRICES:].min() <= self._share:
+            rules, pace = rules[-_USUAL_PRICES:], pace[-_USUAL_PRICES:]
         saving = np.flatnonzero(pace <= SPENT_WHEN_OVERDRAWN * self._share)
         return int(rules[saving[-1] if len(saving) else pace.argmin()])
 
@@ -212,10 +234,19 @@ class RuleChooser:
         budget = self._share * account.mass
         return float(budget * (1 + REPAY_SHARE) - BUDGET_DEVIATIONS * np.sqrt(budget))
 
-    def _pace(self, account: Account, rules: NDArray[np.intp]) -> Float64s:
-        """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,)."""
-        ever = account.lost_by_rule[rules] / max(account.mass, 1)
-        pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever)
+    def _pace(self, account: Account, rules: NDArray[np.intp], *, foreseen: bool = False) -> Float64s:
+        """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,).
+
+        For the rules of the longest cycle that is known what it foresees counts too, or (``foreseen``) in place of all:
+        what they lost before it was known says nothing of what they lose now.
+        """
+        ever = account.lost_by_rule / max(account.mass, 1)
+        known = np.flatnonzero(~np.isnan(account.late_share[:: len(PRICES)]))
+        if len(known):
+            longest = known[-1] * len(PRICES) + np.arange(len(PRICES))
+            share = account.late_share[longest]
+            ever[_OWN + longest] = share if foreseen else np.maximum(ever[_OWN + longest], share)
+        pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever[rules])
         return pace
 
     def _foreseen(self, account: Account, rules: NDArray[np.intp], *, careful: bool) -> Float64s:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.read_json import read_object
 
-FORMAT = 4
+FORMAT = 5
 """Raised whenever a number in the arrays changes its meaning; what has another one is not read."""
 
 _SIZE = 4

@@ -17,13 +17,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import CLOSE_AFTER, UPPER, WAIT, ZERO, Float64s, Stragglers
+from tidemark.models.live.cycles import PERIODS_US, Cycles, Rush
 from tidemark.models.live.defaults import (
+    CYCLE_PRICES,
     ELAPSED_PER_AGE,
     ELAPSED_SPANS,
     LONGEST_HOLD_MARGIN,
@@ -38,8 +41,9 @@ from tidemark.models.live.defaults import (
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.policy import NO_BASE_US
+from tidemark.models.live.waits import Waits, sums_below
 
-_Bools = NDArray[np.bool_]
+_Number = TypeVar("_Number", bound=np.generic)
 
 _KINDS = 3  # rows of all keys; without those of keys that missed rows; of all keys, by the partitions' clock
 _HOLD = 1  # the kind of those that wait for missing rows, for what they are worth or as long as anything is waited for
@@ -48,8 +52,11 @@ _FAMILIES = [
     for memory in range(len(MEMORIES))
     for kind, whole in ((0, False), (_HOLD, False), (_HOLD, True), (2, False))
 ]
-FAMILIES = len(_FAMILIES)
-"""A memory, a kind of rows, and how missing ones are held for; rules are numbered by family first, then by price."""
+CYCLES = len(PERIODS_US)
+"""Families of a period each, after the others: they close no key before the best of the others does."""
+FAMILIES = len(_FAMILIES) + CYCLES
+"""A memory, a kind of rows, and how missing ones are held for, or a period; rules go by family first, then by price."""
+_OWN = len(_FAMILIES) * len(PRICES)
 _MEMORY_OF_FAMILY, _KIND_OF_FAMILY, _WHOLE_OF_FAMILY = np.array(_FAMILIES).T
 _CLOCK_OF_KIND = np.array([0, 0, 1])
 
@@ -72,6 +79,10 @@ class Outlook:
     """Age at which it closes keys that miss no rows."""
     late_rows_a_key: float
     """Predicted rows per key that come later."""
+    usual_age: float
+    """Age at which it closes keys when it waits for no rush."""
+    rush: Rush | None
+    """When most of the rows come for which it waits because they came in earlier periods."""
 
 
 def triggers_before_any_close(span_triggers: float, budget_share: float) -> float:
@@ -91,16 +102,16 @@ class RuleSet:
         self._young = triggers_before_any_close(span_triggers, budget_share)
         self._keys_per_trigger = keys_per_trigger
         self._budget_share = budget_share
-        prices = len(PRICES)
-        self.rules = FAMILIES * prices
-        self._family = np.arange(self.rules) // prices
-        self._holds = _KIND_OF_FAMILY[self._family] == _HOLD
-        self._holds_whole = _WHOLE_OF_FAMILY[self._family] > 0
-        self._clock = _CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family]]
-        self._memory = _MEMORY_OF_FAMILY[self._family]
+        self.rules = FAMILIES * len(PRICES)
+        family = np.arange(_OWN) // len(PRICES)
+        self._holds = np.flatnonzero(_KIND_OF_FAMILY[family] == _HOLD)
+        self._holds_whole = _WHOLE_OF_FAMILY[family][self._holds] > 0
+        self._clock = _CLOCK_OF_KIND[_KIND_OF_FAMILY[family]]
         self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
-        self._patient = self.price < PRICES[PATIENT_PRICES]
         self._stragglers = Stragglers([span_triggers * m for m in MEMORIES], _KINDS, keys_per_trigger)
+        self._cycles = Cycles(trigger_us, keys_per_trigger)
+        self._followed = np.arange(len(PRICES))
+        """For each price the rule that those of the cycles follow, shape (prices,)."""
         self._decided: deque[tuple[int, Int64s]] = deque()
         self._in_force = np.full(self.rules, NO_BASE_US, np.int64)
         self.watermark_us: Int64s = np.full(self.rules, NO_BASE_US, np.int64)
@@ -111,20 +122,17 @@ class RuleSet:
         """Rows now missing from keys that each rule has closed: lost if they come, shape (rules,)."""
         self.to_come: Float64s = np.zeros(self.rules)
         """Rows still to come for keys that each rule has closed, as far as older keys got such rows, shape (rules,)."""
+        self.to_come_by_cycle: Float64s = np.zeros(self.rules)
+        """The same as far as they came in earlier periods, shape (rules,)."""
+        self.late_share: Float64s = np.full(CYCLES * len(PRICES), np.nan)
+        """Share of all pairs that each rule of the cycles loses in a period, NaN before it is known, shape (rules,)."""
         self.pairs = 0
-        self._waited = np.zeros(self.rules)
         self._age = np.zeros(self.rules)
         self._left = np.zeros(self.rules)
-        # Open keys: those that some rule has not closed yet.
-        self.key_us: Int64s = np.empty(0, np.int64)
-        """Keys that some rule has not closed, ascending, shape (keys,)."""
-        self._closed: _Bools = np.zeros((0, self.rules), bool)
-        self._missed: _Bools = np.zeros(0, bool)
-        self._has_rows: _Bools = np.zeros(0, bool)
-        self.done_us = NO_BASE_US
-        """Keys up to this one are closed under every rule."""
-        self.settled_us = NO_BASE_US
-        """Keys up to this one are closed under every rule but the patient ones: nobody waits for rows they miss."""
+        patient = self.price < PRICES[CYCLE_PRICES + PATIENT_PRICES]
+        patient[_OWN:] = True
+        self.waits = Waits(patient, trigger_us)
+        """The keys that are open, and how long keys have waited under each rule."""
 
     def advance(self, triggers: int, elapsed: float) -> None:
         """Let ``triggers`` pass; the stream is then ``elapsed`` triggers old."""
@@ -132,14 +140,15 @@ class RuleSet:
 
     def learned(self) -> Arrays:
         """Return what is known of each rule and of stragglers, without the keys that are open."""
-        own = {"late": self.late, "waited": self._waited, "pairs": np.array(self.pairs)}
-        return own | joined({"stragglers": self._stragglers.learned()})
+        own = {"late": self.late, "waited": self.waits.closed, "pairs": np.array(self.pairs)}
+        return own | joined({"stragglers": self._stragglers.learned(), "cycles": self._cycles.learned()})
 
     def resume(self, learned: Arrays) -> None:
         """Go on with what an earlier run learned."""
         checked(learned, {"late": (self.rules,), "waited": (self.rules,), "pairs": ()})
         self._stragglers.resume(part_of(learned, "stragglers"))
-        self.late, self._waited = learned["late"].copy(), learned["waited"].copy()
+        self._cycles.resume(part_of(learned, "cycles"))
+        self.late, self.waits.closed = learned["late"].copy(), learned["waited"].copy()
         self.pairs = int(learned["pairs"])
 
     def judging_us(self, now_us: int) -> Int64s:
@@ -151,62 +160,25 @@ class RuleSet:
     def add(self, now_us: int, clock_us: Int64s, key_us: Int64s, count: Int64s) -> None:
         """Count the pairs of a batch by distinct keys, ascending, and what each rule loses of them."""
         in_force = self.judging_us(now_us)
-        # Keys ascend, so the late ones under a watermark are a prefix.
-        self.late += np.concatenate([[0], np.cumsum(count)])[
-            np.searchsorted(key_us, in_force, side="right")
-        ].astype(np.float64)
+        self.late += sums_below(key_us, count, in_force)
         self.pairs += int(count.sum())
-        self.expect(key_us)
-        at = np.minimum(np.searchsorted(self.key_us, key_us), max(len(self.key_us) - 1, 0))
-        is_open = self.key_us[at] == key_us if len(self.key_us) else np.zeros(len(key_us), bool)
+        self.waits.open(key_us, has_rows=True)
+        at, is_open = self.waits.places(key_us)
         rows = np.stack([count, count, count]).astype(np.float64)
         if is_open.any():
-            self._has_rows[at[is_open]] = True
-            rows[1] *= ~(is_open & self._missed[at])
-        self._stragglers.add((clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us, rows)
+            rows[1] *= ~(is_open & self.waits.missed[at])
+        ages = (clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us
+        self._stragglers.add(ages, rows)
+        self._cycles.add(int(clock_us[0]), ages[0], count)
 
-    def expect(self, key_us: Int64s) -> None:
-        """Open keys whose rows have come or are missing; distinct ones, ascending, shape (keys,)."""
-        new = key_us[key_us > self.done_us]
-        if len(self.key_us) and len(new):
-            at = np.minimum(np.searchsorted(self.key_us, new), len(self.key_us) - 1)
-            new = new[self.key_us[at] != new]
-        if not len(new):
-            return
-        keys = np.concatenate([self.key_us, new])
-        order = np.argsort(keys, kind="stable")
-        count = len(new)
-        self.key_us = keys[order]
-        self._closed = np.vstack([self._closed, np.zeros((count, self.rules), bool)])[order]
-        self._missed = np.concatenate([self._missed, np.zeros(count, bool)])[order]
-        self._has_rows = np.concatenate([self._has_rows, np.zeros(count, bool)])[order]
-
-    def emit(self, now_us: int) -> None:
+    def close(self, now_us: int) -> None:
         """Close keys under the watermarks in force at ``now_us``."""
-        if not len(self.key_us):
-            return
         in_force = self._in_force
         for force_us, watermark in self._decided:
             if force_us > now_us:
                 break
             in_force = np.maximum(in_force, watermark)
-        # Keys ascend, so under the highest watermark those that are closed by any rule are a prefix.
-        if self.key_us[0] > in_force.max():
-            return
-        new = (self.key_us[:, None] <= in_force[None, :]) & ~self._closed
-        if not new.any():
-            return
-        self._waited += (np.maximum((now_us - self.key_us) / self._trigger_us, 0) * self._has_rows) @ new
-        self._closed |= new
-        settled = (self._closed | self._patient).all(axis=1)
-        if settled.any():
-            self.settled_us = max(self.settled_us, int(self.key_us[settled].max()))
-        done = self._closed.all(axis=1)
-        if done.any():
-            self.done_us = max(self.done_us, int(self.key_us[done].max()))
-            left = ~done
-            self.key_us, self._closed = self.key_us[left], self._closed[left]
-            self._missed, self._has_rows = self._missed[left], self._has_rows[left]
+        self.waits.close(now_us, in_force)
 
     def decide(
         self,
@@ -229,28 +201,50 @@ class RuleSet:
             longest_hold: maximum number of triggers for which missing rows are waited for.
         """
         rows_a_key = self.rows_a_key(elapsed)
-        worth = self._price_wait / (self.price * self._budget_share * rows_a_key)  # triggers a row
+        worth = self._price_wait / (np.array(PRICES) * self._budget_share * rows_a_key)  # triggers a row
         # After the last straggler waiting only costs, so the ages beyond need not be looked at.
         beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, _KIND_OF_FAMILY]
-        cost = worth.reshape(FAMILIES, -1, 1) * beyond[:, None, :]
+        cost = worth[:, None] * beyond[:, None, :]
         cost += WAIT[ZERO : ZERO + beyond.shape[1]]
-        best = cost.argmin(axis=2).ravel()
-        self._age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
-        self._left = beyond[self._family, best]
-        self.to_come = self._to_come(best, elapsed)
-        has_learned = elapsed >= np.maximum(ELAPSED_PER_AGE * self._age, self._young)
-        closing_us = (clock_us[self._clock] - self._age * self._trigger_us).astype(np.int64) - 1
+        best = cost.argmin(axis=2)
+        self._left = self._with_cycles(np.take_along_axis(beyond, best, axis=1).ravel())
+        self.to_come = self._with_cycles(self._to_come(best, elapsed).ravel())
+        best = best.ravel()
+        age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
+        has_learned = elapsed >= np.maximum(ELAPSED_PER_AGE * age, self._young)
+        closing_us = (clock_us[self._clock] - age * self._trigger_us).astype(np.int64) - 1
         required = np.where(has_learned, closing_us, NO_BASE_US)
-        if len(self.key_us):
-            age_then = (clock_us[0] - self.key_us) / self._trigger_us
-            self._missed |= (missing > 0) & ((now_us - self.key_us) / self._trigger_us >= MISSED_FROM_AGE)
-            waited_for_us = self._waited_for_us(age_then, missing, worth, longest_hold)
-            required = np.minimum(required, waited_for_us)
+        key_us = self.waits.key_us
+        if len(key_us):
+            age_then = (clock_us[0] - key_us) / self._trigger_us
+            self.waits.missed |= (missing > 0) & ((now_us - key_us) / self._trigger_us >= MISSED_FROM_AGE)
+            required = np.minimum(required, self._waited_for_us(age, age_then, missing, worth, longest_hold))
+        self._age, required = self._with_cycles(age), self._with_cycles(required)
+        self._wait_for_cycles(int(clock_us[0]), worth, required)
         self.watermark_us = np.maximum(self.watermark_us, required)
+        self.to_come_by_cycle = self._cycles.to_come((clock_us[0] - self.watermark_us) / self._trigger_us)
         self.at_stake = np.zeros(self.rules)
         if missing.any():
-            self.at_stake = missing @ (self.key_us[:, None] <= self.watermark_us[None, :])
+            self.at_stake = sums_below(key_us, missing, self.watermark_us)
         self._decided.append((in_force_us, self.watermark_us))
+
+    def follow(self, rules: NDArray[np.intp]) -> None:
+        """Let the rules of the cycles follow these, of a price each, shape (prices,)."""
+        self._followed = rules
+
+    def _with_cycles(self, of_rules: NDArray[_Number]) -> NDArray[_Number]:
+        """Return what is of each rule but those of the cycles, and of those what the rules have that they follow."""
+        return np.concatenate([of_rules, *[of_rules[self._followed]] * CYCLES])
+
+    def _wait_for_cycles(self, clock_us: int, worth: Float64s, required: Int64s) -> None:
+        """Let the rules of the cycles wait for what usually comes; ``required`` is changed, shape (rules,)."""
+        self._cycles.reach(clock_us)
+        usual = self._age[_OWN:]
+        self.late_share = self._cycles.late_share(worth, usual[: len(PRICES)]).ravel()
+        age = self._cycles.closing_age(worth).ravel()
+        closing_us = (clock_us - age * self._trigger_us).astype(np.int64) - 1
+        required[_OWN:] = np.minimum(required[_OWN:], closing_us)
+        self._age[_OWN:] = np.maximum(usual, age)
 
     def rows_a_key(self, elapsed: float) -> float:
         """Return the mean number of pairs per key so far."""
@@ -268,23 +262,20 @@ class RuleSet:
         spans = LONGEST_HOLD_SPANS_AFTER_STOP if stopped else LONGEST_HOLD_SPANS
         return max(LONGEST_HOLD_MARGIN * longest_seen, spans * self._span)
 
-    def latency(self, now_us: int) -> Float64s:
-        """Return each rule's latencies so far in triggers, summed over keys, open ones included, shape (rules,)."""
-        if not len(self.key_us):
-            return self._waited.copy()
-        waiting = np.maximum((now_us - self.key_us) / self._trigger_us, 0) * self._has_rows
-        total: Float64s = self._waited + waiting @ ~self._closed
-        return total
-
     def outlook(self, rule: int) -> Outlook:
         """Return what a rule does now."""
+        own = rule if rule < _OWN else int(self._followed[rule % len(PRICES)])
+        cycle, usual_age = (rule - _OWN) // len(PRICES), max(float(self._age[own]), 0.0)
+        memory, kind, _ = _FAMILIES[own // len(PRICES)]
         return Outlook(
             price=float(self.price[rule]),
-            memory=MEMORIES[self._memory[rule]] * self._span,
-            holds=bool(self._holds[rule]),
-            by_partitions=bool(_CLOCK_OF_KIND[_KIND_OF_FAMILY[self._family[rule]]]),
+            memory=MEMORIES[memory] * self._span,
+            holds=kind == _HOLD,
+            by_partitions=bool(_CLOCK_OF_KIND[kind]),
             age=max(float(self._age[rule]), 0.0),
             late_rows_a_key=float(self._left[rule]),
+            usual_age=usual_age,
+            rush=self._cycles.rush(cycle, usual_age) if cycle >= 0 else None,
         )
 
     def _to_come(self, closes_with: NDArray[np.intp], elapsed: float) -> Float64s:
@@ -294,20 +285,20 @@ class RuleSet:
         of_ages = np.diff(ages, prepend=ages[0]) * (beyond + np.roll(beyond, 1, axis=1)) / 2
         older = np.zeros((len(beyond), beyond.shape[1] + 1))
         older[:, :-1] = np.cumsum(of_ages[:, ::-1], axis=1)[:, ::-1]
-        to_come: Float64s = self._keys_per_trigger * older[_KIND_OF_FAMILY[self._family], closes_with + 1]
+        to_come: Float64s = self._keys_per_trigger * older[_KIND_OF_FAMILY[:, None], closes_with + 1]
         return to_come
 
     def _waited_for_us(
-        self, age_then: Float64s, missing: Float64s, worth: Float64s, longest: float
+        self, age: Float64s, age_then: Float64s, missing: Float64s, worth: Float64s, longest: float
     ) -> Int64s:
-        """Return the key below which each rule must stay to wait for missing rows, shape (rules,)."""
-        free = np.full(self.rules, _FREE_US, np.int64)
+        """Return the key below which each rule must stay to wait for missing rows, but those of cycles."""
+        free = np.full(_OWN, _FREE_US, np.int64)
         candidates = np.flatnonzero((missing > 0) & (age_then <= longest))
         if not len(candidates):
             return free
-        holds = np.flatnonzero(self._holds)
-        limit = self._age[holds, None] + worth[holds, None] * missing[candidates]
-        waits = (age_then[candidates] <= limit) | self._holds_whole[holds, None]
-        first = self.key_us[candidates[waits.argmax(axis=1)]] - 1
+        holds = self._holds
+        limit = age[holds, None] + worth[holds % len(PRICES), None] * missing[candidates]
+        waits = (age_then[candidates] <= limit) | self._holds_whole[:, None]
+        first = self.waits.key_us[candidates[waits.argmax(axis=1)]] - 1
         free[holds] = np.where(waits.any(axis=1), first, free[holds])
         return free

@@ -2,18 +2,79 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Operator, SessionWindow, TimeWindow
+from tidemark.models.base.target import PPM
 from tidemark.models.base.text import format_number, plural
+from tidemark.models.live.cycles import Rush
+from tidemark.models.live.defaults import PRICE_WAIT_SPANS
+from tidemark.models.live.policy import Setup
 from tidemark.models.live.rules import Outlook
 from tidemark.models.live.stream_clock import FeedProgress
+from tidemark.models.recommend.steps import DecisionStep, StepKind
 
+_DAYS = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday")
+_HOUR_US = 3_600_000_000
 _LONG_SPANS = 2
 """Silences of so many spans are said."""
+
+
+def rule_steps(setup: Setup, outlook: Outlook, rows_a_key: float, verdict: str) -> tuple[DecisionStep, ...]:
+    """Return what a rule waits for and why.
+
+    Args:
+        setup: the problem.
+        outlook: what the rule does.
+        rows_a_key: mean number of pairs per key.
+        verdict: why this one is followed.
+    """
+
+    def about(triggers: float) -> str:
+        return format_about(round(triggers * setup.trigger_us))
+
+    key = "window" if isinstance(setup.operator, TimeWindow) else "key"
+    rows = format_number(outlook.price * (PPM - setup.target_ppm) / PPM * rows_a_key, 2)
+    wait = about(PRICE_WAIT_SPANS * setup.span_triggers)
+    worth = f"waiting {wait} longer is worth {rows} rows of a {key} (price {format_number(outlook.price)})"
+    evidence = "all rows so far"
+    if outlook.memory < math.inf:
+        evidence = f"rows with a half-life of {about(outlook.memory)}"
+    later = format_number(outlook.late_rows_a_key, 2)
+    left = (
+        f"by {evidence}, a {key} that closes {about(outlook.usual_age)} after its end gets {later} rows later"
+    )
+    hold = "missing rows are not waited for, because that has not been worth it so far"
+    if outlook.holds:
+        hold = "missing rows are waited for, at most as long as they are worth"
+    steps = [(StepKind.RULE, f"{worth}; {verdict}"), (StepKind.AGE, left), (StepKind.HOLD, hold)]
+    if outlook.rush is not None:
+        steps.append(
+            (StepKind.CYCLE, f"{_rush(outlook.rush)}; a {key} waits for them {about(outlook.age)} now")
+        )
+    return tuple(DecisionStep(kind, None, reason) for kind, reason in steps)
+
+
+def _rush(rush: Rush) -> str:
+    """Return when most rows come that are waited for by the time of the hour, day or week."""
+    begin, end = (_time(rush.period_us, at_us) for at_us in (rush.begin_us, rush.end_us))
+    period = (
+        "an hour" if rush.period_us == _HOUR_US else "a day" if rush.period_us == 24 * _HOUR_US else "a week"
+    )
+    return f"between {begin} and {end} UTC rows usually come late: {rush.share:.2%} of those of {period}"
+
+
+def _time(period_us: int, at_us: int) -> str:
+    """Return a time of a period in words: Friday 20:00, 20:00, or the minute of an hour."""
+    days, minutes = divmod(round(at_us / 60_000_000), 1_440)
+    if period_us == _HOUR_US:
+        return f"hh:{minutes:02d}"
+    time = f"{minutes // 60 + (24 * days if period_us == 24 * _HOUR_US else 0):02d}:{minutes % 60:02d}"
+    return time if period_us == 24 * _HOUR_US else f"{_DAYS[days % 7]} {time}"
 
 
 def behind(lag_us: int) -> str:

@@ -10,7 +10,6 @@ Everything is measured in triggers and keys, so a stream with all its times scal
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,10 +17,9 @@ import numpy as np
 from tidemark.models.base.duration import format_about
 from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, TimeWindow
 from tidemark.models.base.target import PPM, format_target
-from tidemark.models.base.text import format_number
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
-from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS, PRICE_WAIT_SPANS
+from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.learning import GoodWindows, learning_of
 from tidemark.models.live.missing import Missing
@@ -29,7 +27,7 @@ from tidemark.models.live.plain import PlainSpark
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
 from tidemark.models.live.stream_clock import STREAM, StreamClock
-from tidemark.models.live.summary import behind, deliveries, waiting
+from tidemark.models.live.summary import behind, deliveries, rule_steps, waiting
 from tidemark.models.recommend.steps import DecisionStep, StepKind
 
 _IDLE_STEPS = 200
@@ -192,36 +190,19 @@ class Tidemark:
         """Return the reasons of the newest decision, first to last; empty before the first one."""
         if self._choice is None:
             return ()
-        setup, choice = self._setup, self._choice
-        outlook = self._rules.outlook(choice.rule)
-        key = "window" if isinstance(self._operator, TimeWindow) else "key"
-        rows = outlook.price * (PPM - setup.target_ppm) / PPM * self._rules.rows_a_key(self.age_triggers)
-        wait = format_about(round(PRICE_WAIT_SPANS * self._span_us))
-        price = format_number(outlook.price)
-        worth = f"waiting {wait} longer is worth {format_number(rows, 2)} rows of a {key} (price {price})"
-        verdict = (
-            "the budget allows it" if choice.within_budget else "the account is overdrawn, so little is spent"
-        )
+        verdict = "the budget allows it"
+        if not self._choice.within_budget:
+            verdict = "the account is overdrawn, so little is spent"
         if self._follows_plain:
             verdict += ", and nothing closes before it would in plain Spark at 0 s, which had lost fewer rows"
-        age = format_about(round(outlook.age * self._trigger_us))
-        evidence = "all rows so far"
-        if outlook.memory < math.inf:
-            evidence = f"rows with a half-life of {format_about(round(outlook.memory * self._trigger_us))}"
-        later = format_number(outlook.late_rows_a_key, 2)
-        left = f"by {evidence}, a {key} that closes {age} after its end gets {later} rows later"
-        hold = "missing rows are not waited for, because that has not been worth it so far"
-        if outlook.holds:
-            hold = "missing rows are waited for, at most as long as they are worth"
         lag_us = self._clock.lag_us
         behind_step = (DecisionStep(StepKind.CATCHING_UP, None, behind(lag_us)),) if lag_us else ()
+        rows_a_key = self._rules.rows_a_key(self.age_triggers)
         return (
             *self._learning_step(),
             *behind_step,
-            DecisionStep(StepKind.BUDGET, None, self._budget_reason(choice.spent)),
-            DecisionStep(StepKind.RULE, None, f"{worth}; {verdict}"),
-            DecisionStep(StepKind.AGE, None, left),
-            DecisionStep(StepKind.HOLD, None, hold),
+            DecisionStep(StepKind.BUDGET, None, self._budget_reason(self._choice.spent)),
+            *rule_steps(self._setup, self._rules.outlook(self._choice.rule), rows_a_key, verdict),
             *self._cap_step(),
         )
 
@@ -326,7 +307,7 @@ class Tidemark:
         if self._decided_us is None:
             return
         at, step = max(self._decided_us, self._caught_up_us) + self._trigger_us, 1
-        while at < now_us and len(self._rules.key_us) and step < _IDLE_STEPS:
+        while at < now_us and len(self._rules.waits.key_us) and step < _IDLE_STEPS:
             self._step(at)
             at += self._trigger_us * max(1, step // 16)
             step += 1
@@ -341,12 +322,13 @@ class Tidemark:
         clock_us = self._clock.decide(now_us, in_force_us, longest, runs_on=runs_on)
         stream_us = min(now_us, int(clock_us[0]))
         self._advance(stream_us)
-        self._rules.emit(now_us)
-        self._missing.close(stream_us, self._rules.settled_us - self._operator.span_us + 1)
+        self._rules.close(now_us)
+        self._missing.close(stream_us, self._rules.waits.settled_us - self._operator.span_us + 1)
         missing = self._missing_by_key(stream_us, self._clock.patience(longest))
         age = self.age_triggers
         self._rules.decide(stream_us, in_force_us, clock_us, missing, elapsed=age, longest_hold=longest)
-        self._choice = self._budget.choose(stream_us, self._account(), self._rules.latency(now_us))
+        self._choice = self._budget.choose(stream_us, self._account(), self._rules.waits.latency(now_us))
+        self._rules.follow(self._budget.followed)
         required_us = int(self._rules.watermark_us[self._choice.rule])
         overdrawn = self._good_windows is None and not self._choice.within_budget
         self._follows_plain = overdrawn and self._late > self._plain.late
@@ -369,10 +351,10 @@ class Tidemark:
         missing = self._missing.shortfall(now_us, longest)
         short = np.flatnonzero(missing)
         if not len(short):
-            return np.zeros(len(self._rules.key_us))
+            return np.zeros(len(self._rules.waits.key_us))
         first = self._first_key(self._missing.start_us[short])
-        self._rules.expect(np.unique(first))
-        keys = self._rules.key_us
+        self._rules.waits.open(np.unique(first))
+        keys = self._rules.waits.key_us
         if not len(keys):
             return np.zeros(0)
         at = np.minimum(np.searchsorted(keys, first), len(keys) - 1)
@@ -382,16 +364,14 @@ class Tidemark:
     def _account(self) -> Account:
         rules = self._rules
         pairs_a_key = rules.rows_a_key(self.age_triggers)
-        ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
+        ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.waits.done_us), 0)
         ahead = ahead_us / self._span_us
-        if self._good_windows is None:
-            lost, by_rule = float(self._late), rules.late
-            return Account(
-                float(rules.pairs), lost, by_rule, rules.at_stake, rules.to_come, pairs_a_key, ahead
-            )
-        missed = self._good_windows.missed()
-        at_stake = rules.at_stake / pairs_a_key
-        # Single rows that come late miss no window.
-        none = np.zeros(rules.rules)
-        windows = float(self._good_windows.windows)
-        return Account(windows, float(missed[-1]), missed[:-1], at_stake, none, 1.0, ahead)
+        lost, mass, by_rule = float(self._late), float(rules.pairs), rules.late
+        at_stake, to_come, by_cycle = rules.at_stake, rules.to_come, rules.to_come_by_cycle
+        if self._good_windows is not None:
+            missed = self._good_windows.missed()
+            lost, mass, by_rule = float(missed[-1]), float(self._good_windows.windows), missed[:-1]
+            # Single rows that come late miss no window.
+            at_stake, to_come = at_stake / pairs_a_key, np.zeros(rules.rules)
+            by_cycle, pairs_a_key = by_cycle / pairs_a_key, 1.0
+        return Account(mass, lost, by_rule, at_stake, to_come, pairs_a_key, ahead, by_cycle, rules.late_share)

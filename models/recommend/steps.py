@@ -43,6 +43,7 @@ class StepKind(StrEnum):
     RULE = "Rule"
     AGE = "Age"
     HOLD = "Hold"
+    CYCLE = "Cycle"
     STRETCH = "Stretch"
 
     @property

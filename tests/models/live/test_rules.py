@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
-from tidemark.models.live.defaults import LONGEST_HOLD_SPANS, MEMORIES, PRICES
+from tidemark.models.live.defaults import CYCLE_PRICES, LONGEST_HOLD_SPANS, MEMORIES, PRICES
 from tidemark.models.live.policy import NO_BASE_US
-from tidemark.models.live.rules import FAMILIES, RuleSet
+from tidemark.models.live.rules import CYCLES, FAMILIES, RuleSet
 
 from support.soak import with_soak
 
@@ -23,10 +23,12 @@ SPAN = 10.0
 BUDGET = 0.01
 OFFSET_US = 300_000
 """Where batches lie on the grid of windows."""
-_FAMILY = np.repeat(np.arange(FAMILIES) % 4, len(PRICES))
+_FAMILY = np.repeat(np.append(np.arange(FAMILIES - CYCLES) % 4, [0] * CYCLES), len(PRICES))
+"""Those of the cycles, of which none is known here, follow the first one."""
 HOLDS = (_FAMILY == 1) | (_FAMILY == 2)
 WHOLE = _FAMILY == 2
 """The rules that hold whatever the missing rows are worth."""
+LONGEST_MEMORY = np.arange(FAMILIES * len(PRICES)) // (4 * len(PRICES)) == len(MEMORIES) - 1
 
 
 def clocks(now_us: int) -> Int64s:
@@ -61,8 +63,12 @@ class Driven:
             keys, counts = np.array(key_us, np.int64), np.array(count, np.int64)
             self.rules.add(now_us, clocks(now_us), keys, counts)
             self.batches.append((now_us, keys, counts))
-        self.rules.emit(now_us)
-        missing = np.zeros(len(self.rules.key_us)) if short is None else short(now_us, self.rules.key_us)
+        self.rules.close(now_us)
+        missing = (
+            np.zeros(len(self.rules.waits.key_us))
+            if short is None
+            else short(now_us, self.rules.waits.key_us)
+        )
         longest = self.rules.longest_hold(elapsed, stopped=False)
         self.rules.decide(
             now_us,
@@ -147,8 +153,8 @@ def test_latencies_are_those_of_a_recount_with_open_keys_as_of_now(seed: int, mi
             for rule in range(rules.rules):
                 emitted = next((now for now, mark in closing if mark[rule] >= key and now >= came), end)
                 naive[rule] += max(emitted - key, 0) / SECOND
-    np.testing.assert_allclose(rules.latency(end), naive)
-    assert len(rules.key_us), "some keys must be open for this to say anything of them"
+    np.testing.assert_allclose(rules.waits.latency(end), naive)
+    assert len(rules.waits.key_us), "some keys must be open for this to say anything of them"
 
 
 def _done_before(driven: Driven, closing: list[tuple[int, Int64s]], came: int) -> int:
@@ -162,10 +168,12 @@ def _done_before(driven: Driven, closing: list[tuple[int, Int64s]], came: int) -
 def test_what_is_at_stake_is_missing_from_keys_that_the_rule_has_closed(seed: int) -> None:
     driven = random_stream(seed, missing=False)
     rules = driven.rules
-    short = np.arange(1.0, len(rules.key_us) + 1)
+    short = np.arange(1.0, len(rules.waits.key_us) + 1)
     now = driven.walls[-1] + SECOND
     driven.step(now, [], [], lambda _, keys: short[: len(keys)])
-    naive = [short[: len(rules.key_us)][rules.key_us <= mark].sum() for mark in rules.watermark_us]
+    naive = [
+        short[: len(rules.waits.key_us)][rules.waits.key_us <= mark].sum() for mark in rules.watermark_us
+    ]
     np.testing.assert_array_equal(rules.at_stake, naive)
 
 
@@ -204,7 +212,7 @@ def test_without_missing_rows_a_higher_price_never_waits_longer(seed: int) -> No
     driven = random_stream(seed, missing=False)
     marks = np.array([mark for _, mark in driven.decided]).reshape(-1, FAMILIES, len(PRICES))
     assert (np.diff(marks, axis=2) >= 0).all()
-    latency = driven.rules.latency(driven.walls[-1]).reshape(FAMILIES, -1)
+    latency = driven.rules.waits.latency(driven.walls[-1]).reshape(FAMILIES, -1)
     assert (np.diff(latency, axis=1) <= 1e-9).all()
     assert (latency[:, 0] > latency[:, -1]).any()
     late = driven.rules.late.reshape(FAMILIES, -1)
@@ -223,7 +231,7 @@ def test_the_age_at_which_a_cheap_wait_closes_admits_the_rows_it_waits_for(lag: 
         )
         lost_by[second] = driven.rules.late.copy()
     recent = lost_by[6 * lag + 100] - lost_by[6 * lag + 50]
-    patient = (driven.rules.price <= PRICES[0]) & (driven.rules._memory == len(MEMORIES) - 1)
+    patient = (driven.rules.price <= PRICES[0]) & (LONGEST_MEMORY)
     assert patient.any()
     assert (recent[patient] == 0).all(), f"closes at age {driven.rules._age[patient].max():.1f}"
 
@@ -243,14 +251,14 @@ def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None
             late_s = dice.pareto(1.2, 200)
             keys, counts = np.unique((second - late_s) // SPAN + 1, return_counts=True)
             rules.add(now, clocks(now), (keys * SPAN).astype(np.int64) * SECOND, counts)
-            rules.emit(now)
-            nothing = np.zeros(len(rules.key_us))
+            rules.close(now)
+            nothing = np.zeros(len(rules.waits.key_us))
             elapsed = second * triggers_a_second
             rules.decide(
                 now, now + DELAY_US, clocks(now + DELAY_US), nothing, elapsed=elapsed, longest_hold=0.0
             )
         ages = [rules.outlook(rule).age / triggers_a_second for rule in range(rules.rules)]
-        closes_s.append(np.array(ages)[rules._memory == len(MEMORIES) - 1])
+        closes_s.append(np.array(ages)[LONGEST_MEMORY & (rules.price >= PRICES[CYCLE_PRICES])])
     slow, fast = closes_s
     assert slow.max() > 4 * np.median(slow), "rules that all close alike would prove little"
     assert np.abs(fast - slow).max() <= 1 + 0.1 * slow.max()
@@ -258,7 +266,8 @@ def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_missing_rows_and_lags_a_rule_is_the_same_in_each_family(seed: int) -> None:
-    marks = random_stream(seed, missing=False).rules.watermark_us.reshape(len(MEMORIES), -1, len(PRICES))
+    own = random_stream(seed, missing=False).rules.watermark_us[: -CYCLES * len(PRICES)]
+    marks = own.reshape(len(MEMORIES), -1, len(PRICES))
     for held in (marks[:, 1], marks[:, 2], marks[:, 3]):
         np.testing.assert_array_equal(marks[:, 0], held)
 
@@ -292,7 +301,7 @@ def stalled(
         if age >= 0 and arriving(age):
             rows[SILENT] = arriving(age)
         if age == 0:
-            driven.rules.expect(np.array([SILENT * SECOND]))
+            driven.rules.waits.open(np.array([SILENT * SECOND]))
         driven.step(now, [key * SECOND for key in sorted(rows)], [rows[key] for key in sorted(rows)], short)
         ages.append(np.where(driven.rules.watermark_us < SILENT * SECOND, float(age + 2), 0.0))
     return driven, ages
@@ -352,14 +361,14 @@ def test_a_key_that_is_missing_is_opened_and_closed_without_a_row() -> None:
     driven = Driven(new_rules(keys_per_trigger=1.0))
     for second in range(1, 100):
         driven.step(second * SECOND, [second * SECOND], [ROWS])
-    before = driven.rules.latency(99 * SECOND)
-    driven.rules.expect(np.array([100 * SECOND, 101 * SECOND]))
-    assert driven.rules.key_us[-2:].tolist() == [100 * SECOND, 101 * SECOND]
+    before = driven.rules.waits.latency(99 * SECOND)
+    driven.rules.waits.open(np.array([100 * SECOND, 101 * SECOND]))
+    assert driven.rules.waits.key_us[-2:].tolist() == [100 * SECOND, 101 * SECOND]
     for second in range(100, 130):
         driven.step(second * SECOND, [], [])
-    assert not len(driven.rules.key_us)
-    assert driven.rules.done_us == 101 * SECOND
-    assert (driven.rules.latency(130 * SECOND) - before <= 3).all()
+    assert not len(driven.rules.waits.key_us)
+    assert driven.rules.waits.done_us == 101 * SECOND
+    assert (driven.rules.waits.latency(130 * SECOND) - before <= 3).all()
 
 
 # -- scaling and reasons -------------------------------------------------------------------------------------
@@ -369,8 +378,11 @@ def test_the_outlook_tells_the_rule_by_family_and_price() -> None:
     rules = random_stream(1, missing=False).rules
     found = [rules.outlook(rule) for rule in range(rules.rules)]
     assert [one.price for one in found[: len(PRICES)]] == list(PRICES)
-    assert [one.holds for one in found[:: len(PRICES)]] == [False, True, True, False] * len(MEMORIES)
-    assert [one.memory for one in found[:: 4 * len(PRICES)]] == [SPAN * memory for memory in MEMORIES]
+    assert [one.holds for one in found[:: len(PRICES)]] == [False, True, True, False] * len(MEMORIES) + [
+        False
+    ] * CYCLES, "those of the cycles follow the first"
+    memories = [one.memory for one in found[: -CYCLES * len(PRICES) : 4 * len(PRICES)]]
+    assert memories == [SPAN * memory for memory in MEMORIES]
     assert all(one.age >= 0 and one.late_rows_a_key >= 0 for one in found)
 
 

@@ -1,0 +1,320 @@
+"""Cycles: which late rows come at which time of the hour, of the day and of the week.
+
+An upload every evening says nothing of the rest of the day, so what is late has a profile by the phase of the period at
+which it *comes* and by the age of its key. With it a wait is judged by what comes until then: a key is worth waiting
+for if some moment within a period brings more rows, at the price of a rule, than the wait until then costs. The profile
+forgets by half in a period, so what happened once is expected less each time that it does not come again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.models.base.operators import Int64s
+from tidemark.models.live.ages import Float64s
+from tidemark.models.live.defaults import MISSING_DEVIATIONS
+from tidemark.models.live.learned import Arrays, checked, joined, part_of
+
+_HOUR_US = 3_600_000_000
+PERIODS_US = (_HOUR_US, 24 * _HOUR_US, 168 * _HOUR_US)
+"""The periods, from midnight and from Thursday, UTC."""
+
+PHASES = 48
+"""Parts of a period: of a day, half an hour."""
+
+_GROWTH = 1.1
+"""Ratio of one age to the next at which a profile is kept, from a trigger on."""
+
+_LONGEST_AGE = 1.5
+"""Oldest age that is told apart, in periods: what was held back for a whole one comes within half of the next."""
+
+_LEFT_AFTER_A_PERIOD = 0.5
+"""What is left of the rows of a phase when it comes again."""
+
+_RUSH_FACTOR = 2.0
+"""Multiple of what a phase gets in the mean from which on, but for chance, its late rows are a rush.
+
+Chosen. Other late rows come at any time, and the rules without a cycle know them better.
+"""
+
+_AGES_TOLD_APART = 7
+"""Buckets that are judged together: their ages differ by a factor of two."""
+
+_KEPT_SHARE = 0.5
+"""Share of the rows of rushes that must have come again for the cycle to be believed. Chosen: as often as not."""
+
+_Indices = NDArray[np.intp]
+_Profile = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class Rush:
+    """The part of a period in which most late rows come."""
+
+    period_us: int
+    begin_us: int
+    """From the beginning of the period, in microseconds."""
+    end_us: int
+    """The same; less than ``begin_us`` where the period ends meanwhile."""
+    share: float
+    """Late rows that come then, as a share of all pairs."""
+
+
+class Cycle:
+    """The late rows of a stream by the phase of one period.
+
+    Args:
+        period_us: the period, in microseconds.
+        trigger_us: Spark's trigger, the unit of ages, in microseconds.
+        keys_per_trigger: keys that end in a trigger.
+    """
+
+    def __init__(self, period_us: int, trigger_us: int, keys_per_trigger: float) -> None:
+        self._phase_us = period_us // PHASES
+        self._phase = self._phase_us / trigger_us
+        self._keys_per_trigger = keys_per_trigger
+        steps = max(math.ceil(math.log(_LONGEST_AGE * PHASES * self._phase, _GROWTH)), 1)
+        self._age: Float64s = np.append(0.0, _GROWTH ** np.arange(steps + 1))
+        """Lower edges of the buckets of age, in triggers, shape (ages,)."""
+        self._keys = np.diff(self._age, append=2 * self._age[-1]) * keys_per_trigger
+        """Keys whose age is within each bucket at one moment, shape (ages,)."""
+        brief = self._age[(self._age > 0) & (self._age < self._phase / 2)]
+        self._waits: Float64s = np.append(brief, self._phase * np.arange(1, PHASES + 1))
+        """For how long a key may wait from now on, in triggers, shape (waits,)."""
+        self._steps = np.diff(self._waits, prepend=0.0)
+        middle = self._waits - self._steps / 2
+        self._phases_later: _Indices = (middle // self._phase).astype(np.intp)
+        then = self._age.searchsorted(self._age[:, None] + middle, side="right") - 1
+        self._age_then: NDArray[np.int16] = then.astype(np.int16)
+        """The bucket of a key of each age in the middle of each wait, shape (ages, waits)."""
+        self._rows: _Profile = np.zeros((PHASES, len(self._age)), np.float32)
+        """Late rows by phase of their batch and age of their key, shape (PHASES, ages)."""
+        self._pairs = np.zeros(PHASES)
+        self._weight = np.zeros(PHASES)
+        """How often each phase was seen, by weights that fade, shape (PHASES,)."""
+        self._new_rows = np.zeros(len(self._age))
+        self._new_pairs = 0
+        self._number: int | None = None
+        self._whole = False
+        """Whether the phase that runs was seen from its beginning on."""
+        self._worth: _Profile = np.zeros((PHASES, len(self._age)), np.float32)
+        """Rows a trigger that the best wait brings to a key, from the beginning of each phase, shape (PHASES, ages)."""
+        self._group = np.arange(len(self._age)) // _AGES_TOLD_APART
+        self._rushes: _Profile = np.zeros_like(self._rows)
+        """Late rows of a period that come in rushes, of the same shape."""
+        self._promised = self._kept = 0.0
+        """Rows that rushes were to bring, and those of them that came; the rushes of the first period count as both."""
+        self.is_known = False
+        """Whether each phase was seen, and rushes are to come that have come again as often as not."""
+        self._late_share: Float64s | None = None
+        self._to_come = np.zeros(len(self._age))
+        """Rows that come within a period for all keys that are older than each age by now, shape (ages,)."""
+
+    def learned(self) -> Arrays:
+        """Return the profile."""
+        own = {"pairs": self._pairs, "weight": self._weight, "kept": np.array([self._kept, self._promised])}
+        return own | {"rows": self._rows}
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with a profile."""
+        shapes = {"rows": self._rows.shape, "pairs": (PHASES,), "weight": (PHASES,), "kept": (2,)}
+        checked(learned, shapes)
+        self._rows = learned["rows"].astype(np.float32)
+        self._pairs, self._weight = learned["pairs"].copy(), learned["weight"].copy()
+        self._kept, self._promised = learned["kept"].tolist()
+
+    def add(self, bucket: _Indices, count: Int64s) -> None:
+        """Count the pairs of a batch by bucket of age, -1 for those that are not late, shape (counts,) each."""
+        late = np.bincount(np.minimum(bucket, len(self._age) - 1) + 1, count, len(self._age) + 1)
+        self._new_rows += late[1:]
+        self._new_pairs += int(count.sum())
+
+    def buckets(self, age: Float64s) -> _Indices:
+        """Return the bucket of each age in triggers, -1 for one below 0; those of a shorter period are the first."""
+        return self._age.searchsorted(age, side="right") - 1
+
+    def reach(self, now_us: int) -> None:
+        """Go on to the phase of a moment."""
+        number, before = now_us // self._phase_us, self._number
+        if before is not None and number <= before:
+            return
+        if before is not None:
+            self._learn_until(before, number)
+        self._number = number
+        if not self._weight.all():
+            return
+        was_known, self._rushes = self._rushes.any(), self._find_rushes()
+        if not self._promised:
+            self._promised = self._kept = float(self._rushes.sum())
+        self.is_known = self._promised > 0 and self._kept >= _KEPT_SHARE * self._promised
+        if self._promised:
+            self._look_ahead(number + np.arange(1 if was_known else PHASES))
+            self._late_share = None
+
+    def _learn_until(self, before: int, number: int) -> None:
+        """Learn what came in the phase that has run, if it was seen whole, and that nothing came in those after it."""
+        if self._whole:
+            self._learn(before, self._new_rows, self._new_pairs)
+        for passed in range(before + 1, min(number, before + PHASES)):
+            self._learn(passed, 0.0, 0)
+        self._new_rows[:], self._new_pairs, self._whole = 0, 0, True
+
+    def _learn(self, number: int, rows: Float64s | float, pairs: int) -> None:
+        at = number % PHASES
+        promised, came = (
+            self._by_group(self._rushes[at]),
+            self._by_group(np.broadcast_to(rows, self._age.shape)),
+        )
+        left = _LEFT_AFTER_A_PERIOD ** (1 / PHASES)
+        self._promised = self._promised * left + float(promised.sum())
+        self._kept = self._kept * left + float(np.minimum(promised, came).sum())
+        self._rows[at] = self._rows[at] * _LEFT_AFTER_A_PERIOD + rows
+        self._pairs[at] = self._pairs[at] * _LEFT_AFTER_A_PERIOD + pairs
+        self._weight[at] = self._weight[at] * _LEFT_AFTER_A_PERIOD + 1
+
+    def _by_group(self, rows: _Profile) -> _Profile:
+        """Return rows by ages that are told apart, from rows by age, shape (..., groups)."""
+        sums: _Profile = np.add.reduceat(rows, np.arange(0, len(self._age), _AGES_TOLD_APART), axis=-1)
+        return sums
+
+    def _find_rushes(self) -> _Profile:
+        rows = self._rows / self._weight[:, None]
+        grouped = self._by_group(rows)
+        mean = grouped.mean(axis=0)
+        is_rush = grouped > _RUSH_FACTOR * mean + MISSING_DEVIATIONS * np.sqrt(mean + 1)
+        rushes: _Profile = rows * is_rush[:, self._group]
+        return rushes
+
+    def _look_ahead(self, numbers: _Indices) -> None:
+        """Foresee what comes for keys of each age from the beginning of some phases on; the first one begins now."""
+        of_a_key = self._rushes / (self._phase * self._keys)
+        phase = (numbers[:, None] + self._phases_later) % PHASES
+        until = np.cumsum(of_a_key[phase[:, None, :], self._age_then] * self._steps, axis=2)
+        self._worth[numbers % PHASES] = (until / self._waits).max(axis=2)
+        self._to_come[:-1] = np.cumsum((until[0, :, -1] * self._keys)[:0:-1])[::-1]
+
+    def closing_age(self, triggers_a_row: Float64s) -> Float64s:
+        """Return the age at which keys close in this phase, by what a row is worth, shape (prices,)."""
+        return self._closing_age(self._worth[(self._number or 0) % PHASES], triggers_a_row)
+
+    def _closing_age(self, worth: _Profile, triggers_a_row: Float64s) -> Float64s:
+        """Return the same for the worth of waiting by phase and age, shape (..., ages): of shape (..., prices)."""
+        waits = worth[..., None, :] * triggers_a_row[:, None] > 1
+        oldest = len(self._age) - waits[..., ::-1].argmax(axis=-1)
+        upper = np.append(self._age, self._age[-1] * _GROWTH)
+        age: Float64s = np.where(waits.any(axis=-1), upper[oldest], 0.0)
+        return age
+
+    def rush(self, age: float) -> Rush | None:
+        """Return when most rows come for keys that are older than ``age`` triggers; None where none do."""
+        late = self._rushes[:, self._age.searchsorted(age) :].sum(axis=1)
+        if not late.any():
+            return None
+        first = last = int(late.argmax())
+        busy = late > 0
+        while busy[(first - 1) % PHASES] and last - first < PHASES - 1:
+            first -= 1
+        while busy[(last + 1) % PHASES] and last - first < PHASES - 1:
+            last += 1
+        share = late[np.arange(first, last + 1) % PHASES].sum() / self._pairs_a_period
+        period_us = PHASES * self._phase_us
+        begin_us, end_us = first % PHASES * self._phase_us, (last + 1) % PHASES * self._phase_us
+        return Rush(period_us, begin_us, end_us or period_us, float(share))
+
+    @property
+    def _pairs_a_period(self) -> float:
+        return max(float((self._pairs / self._weight).sum()), 1.0)
+
+    def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s:
+        """Return the share of all pairs that is lost in a period by what a row is worth, shape (prices,).
+
+        Args:
+            triggers_a_row: what a row is worth, in triggers, shape (prices,).
+            usual_age: the age at which keys close in any phase at the earliest, in triggers, shape (prices,).
+
+        It is found anew with each phase.
+        """
+        if self._late_share is None:
+            self._late_share = self._find_late_share(triggers_a_row, usual_age)
+        return self._late_share
+
+    def _find_late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s:
+        age = np.maximum(self._closing_age(self._worth, triggers_a_row), usual_age)
+        # What has closed stays closed: from phase to phase the oldest open key ages by no more than has passed.
+        passed = self._phase * np.arange(2 * PHASES)[:, None]
+        open_age = (np.minimum.accumulate(np.tile(age, (2, 1)) - passed) + passed)[PHASES:]
+        rows = self._rows / self._weight[:, None]
+        older = np.zeros((PHASES, len(self._age) + 1))
+        older[:, :-1] = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1]
+        # A key closes after a batch, so what comes in the trigger after its age is still admitted.
+        lost = older[np.arange(PHASES)[:, None], self._age.searchsorted(open_age + 1)].sum(axis=0)
+        share: Float64s = lost / self._pairs_a_period
+        return share
+
+    def to_come(self, age: Float64s) -> Float64s:
+        """Return how many rows still come within a period for keys older than ``age`` triggers, of its shape."""
+        return np.interp(age, self._age, self._to_come)
+
+
+class Cycles:
+    """The cycles of a stream, one for each period.
+
+    Args:
+        trigger_us: Spark's trigger, the unit of ages, in microseconds.
+        keys_per_trigger: keys that end in a trigger.
+    """
+
+    def __init__(self, trigger_us: int, keys_per_trigger: float) -> None:
+        self._cycles = [Cycle(period_us, trigger_us, keys_per_trigger) for period_us in PERIODS_US]
+
+    def learned(self) -> Arrays:
+        """Return the profiles."""
+        return joined({str(number): cycle.learned() for number, cycle in enumerate(self._cycles)})
+
+    def resume(self, learned: Arrays) -> None:
+        """Go on with profiles."""
+        for number, cycle in enumerate(self._cycles):
+            cycle.resume(part_of(learned, str(number)))
+
+    def add(self, now_us: int, age: Float64s, count: Int64s) -> None:
+        """Count the pairs of a batch by the age of their keys in triggers, shape (counts,) each."""
+        bucket = self._cycles[-1].buckets(age)
+        for cycle in self._cycles:
+            cycle.reach(now_us)
+            cycle.add(bucket, count)
+
+    def reach(self, now_us: int) -> None:
+        """Go on to a moment."""
+        for cycle in self._cycles:
+            cycle.reach(now_us)
+
+    def closing_age(self, triggers_a_row: Float64s) -> Float64s:
+        """Return the age at which keys close now, 0 where a cycle is not known, shape (cycles, prices)."""
+        none = np.zeros(len(triggers_a_row))
+        return np.stack([c.closing_age(triggers_a_row) if c.is_known else none for c in self._cycles])
+
+    def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s:
+        """Return the share of all pairs that is lost in a period, NaN where a cycle is not known, of that shape.
+
+        Args:
+            triggers_a_row: what a row is worth, in triggers, shape (prices,).
+            usual_age: the age at which keys close in any phase at the earliest, in triggers, shape (prices,).
+        """
+        unknown = np.full(len(triggers_a_row), np.nan)
+        return np.stack(
+            [c.late_share(triggers_a_row, usual_age) if c.is_known else unknown for c in self._cycles]
+        )
+
+    def rush(self, number: int, age: float) -> Rush | None:
+        """Return when most rows come for keys that are older than ``age`` triggers, by one of the cycles."""
+        cycle = self._cycles[number]
+        return cycle.rush(age) if cycle.is_known else None
+
+    def to_come(self, age: Float64s) -> Float64s:
+        """Return how many rows still come for keys older than ``age`` triggers by the longest period, of its shape."""
+        known = [cycle for cycle in self._cycles if cycle.is_known]
+        return known[-1].to_come(age) if known else np.zeros(age.shape)

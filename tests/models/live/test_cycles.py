@@ -1,0 +1,213 @@
+"""Cycles: what comes late at which phase of a period, and what waiting for it is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.models.base.operators import tumbling
+from tidemark.models.live.cycles import PERIODS_US, PHASES, Cycle, Cycles
+from tidemark.models.live.policy import Observation, Setup
+from tidemark.models.live.tidemark import Tidemark
+from tidemark.models.recommend.steps import StepKind
+
+from support.examples import examples
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+BEGIN = 480_000 * HOUR
+"""A midnight."""
+KEYS = 1.0
+"""A key a trigger; a trigger is a minute."""
+WORTH = np.array([100.0, 10.0, 1.0, 0.1])
+"""Triggers that a row is worth, by price."""
+
+
+def day_cycle() -> Cycle:
+    return Cycle(24 * HOUR, MINUTE, KEYS)
+
+
+def live_through(
+    cycle: Cycle, days: int, at: int, rows: int, *, from_day: int = 0, again: bool = True
+) -> None:
+    """Let whole days pass with a batch an hour; at hour ``at`` come ``rows`` late rows of each key since midnight."""
+    for hour in range(24 * from_day, 24 * (from_day + days) + 1):
+        now = BEGIN + hour * HOUR
+        cycle.reach(now)
+        cycle.add(np.array([-1]), np.array([1_000]))
+        if hour % 24 == at and (again or hour < 24 * (from_day + 1)):
+            age = np.arange(60.0 * at)
+            cycle.add(cycle.buckets(age), np.full(len(age), rows))
+
+
+def test_nothing_is_known_before_each_phase_was_seen() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 1, at=20, rows=10)
+    assert not cycle.is_known, "the first phase was not seen from its beginning on"
+    cycle.reach(BEGIN + 25 * HOUR)
+    assert cycle.is_known
+
+
+def test_what_comes_every_evening_is_waited_for_from_as_long_before_as_it_is_worth() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 2, at=20, rows=10)
+    waits = {}
+    for hour in (49, 60, 67, 68, 69):
+        cycle.reach(BEGIN + hour * HOUR)
+        waits[hour] = cycle.closing_age(WORTH)
+    # Ten rows are worth a thousand triggers, a hundred, ten, or one; the evening is 20:00, at hour 68.
+    assert (waits[49] > 0).tolist() == [False, False, False, False], "19 hours are 1,140 triggers"
+    assert (waits[60] > 0).tolist() == [True, False, False, False]
+    assert (waits[67] > 0).tolist() == [True, True, False, False]
+    assert (waits[69] > 0).tolist() == [False] * 4, "it is over"
+    assert waits[67][0] == pytest.approx(19 * 60, rel=0.15), "the keys since midnight"
+
+
+def test_the_oldest_keys_are_let_go_whose_rows_come_another_day_or_never() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 2, at=20, rows=10)
+    cycle.reach(BEGIN + 67 * HOUR)
+    assert (cycle.closing_age(WORTH) < 24 * 60).all()
+
+
+def test_what_does_not_come_again_is_no_longer_believed() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 1, at=20, rows=10)
+    live_through(cycle, 1, at=20, rows=0, from_day=1)
+    live_through(cycle, 1, at=20, rows=0, from_day=2)
+    cycle.reach(BEGIN + 73 * HOUR)
+    assert not cycle.is_known
+    for day in range(3, 6):
+        live_through(cycle, 1, at=20, rows=10, from_day=day)
+    cycle.reach(BEGIN + 145 * HOUR)
+    assert cycle.is_known, "and what comes again and again is"
+
+
+def test_late_rows_that_come_at_any_time_are_no_rush() -> None:
+    cycle, rng = day_cycle(), np.random.default_rng(1)
+    for minute in range(0, 3 * 24 * 60, 5):
+        cycle.reach(BEGIN + minute * MINUTE)
+        age = rng.exponential(10, 30)
+        cycle.add(cycle.buckets(age), np.ones(len(age), np.int64))
+    assert not cycle.is_known
+
+
+@given(
+    at=st.integers(4, 23),
+    rows=st.integers(1, 50),
+    worth=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=5),
+)
+@examples(15)
+def test_the_share_that_is_lost_in_a_period_is_that_of_a_recount(
+    at: int, rows: int, worth: list[float]
+) -> None:
+    cycle, usual = day_cycle(), np.zeros(len(worth))
+    live_through(cycle, 3, at=at, rows=rows)
+    cycle.reach(BEGIN + 73 * HOUR)
+    triggers = np.array(worth)
+    foreseen = cycle.late_share(triggers, usual)
+    lost, closed = np.zeros(len(worth)), np.zeros(len(worth))
+    for phase in range(2 * PHASES):
+        begin = 73 * 60 + phase * 30.0
+        cycle.reach(BEGIN + round(begin) * MINUTE)
+        closed = np.maximum(closed, begin - cycle.closing_age(triggers))
+        if phase >= PHASES and phase * 30 % (24 * 60) == ((at - 1) % 24) * 60:
+            lost = np.array([rows * (np.arange(60.0 * at) >= 1 + begin - one).sum() for one in closed])
+    total = 24 * 1_000 + rows * 60 * at
+    np.testing.assert_allclose(foreseen, lost / total, atol=0.35 * rows * 60 * at / total)
+
+
+def test_a_dearer_wait_never_loses_fewer_rows() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 2, at=20, rows=10)
+    cycle.reach(BEGIN + 49 * HOUR)
+    share = cycle.late_share(np.geomspace(1e4, 1e-2, 30), np.zeros(30))
+    assert (np.diff(share) >= 0).all()
+    assert share[0] == 0
+    assert share[-1] == pytest.approx(12_000 / (24_000 + 12_000), rel=0.1)
+
+
+def test_what_still_comes_is_less_for_those_who_have_closed_less() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 2, at=20, rows=10)
+    cycle.reach(BEGIN + 66 * HOUR)
+    to_come = cycle.to_come(np.array([0.0, 300.0, 600.0, 1_080.0, 1_440.0]))
+    assert (np.diff(to_come) <= 0).all()
+    assert to_come[0] == pytest.approx(10 * 1_080, rel=0.2)
+    assert to_come[-1] == 0
+
+
+def test_the_rush_is_given_by_when_it_comes_and_how_much_it_brings() -> None:
+    cycle = day_cycle()
+    live_through(cycle, 2, at=20, rows=10)
+    cycle.reach(BEGIN + 49 * HOUR)
+    rush = cycle.rush(0.0)
+    assert rush is not None
+    assert (rush.period_us, rush.begin_us, rush.end_us) == (24 * HOUR, 20 * HOUR, 20 * HOUR + HOUR // 2)
+    assert rush.share == pytest.approx(12_000 / (24_000 + 12_000))
+    assert cycle.rush(1_300.0) is None
+
+
+@pytest.mark.parametrize("period_us", PERIODS_US)
+def test_a_profile_outlives_the_driver(period_us: int) -> None:
+    rng = np.random.default_rng(2)
+    first, later = (Cycles(MINUTE, KEYS) for _ in range(2))
+    now = BEGIN
+    while now < BEGIN + 2 * period_us + 8 * period_us // PHASES:
+        rush = (now - BEGIN) % period_us // (period_us // PHASES) == 10
+        age = rng.uniform(0, period_us / MINUTE, 40) if rush else np.full(1, -1.0)
+        first.add(now, age, np.full(len(age), 2_000))
+        now += period_us // PHASES
+    later.resume(first.learned())
+    for cycles in (first, later):
+        cycles.reach(now)
+    assert first.closing_age(WORTH).any()
+    np.testing.assert_allclose(later.closing_age(WORTH), first.closing_age(WORTH))
+    usual = np.zeros(len(WORTH))
+    np.testing.assert_allclose(later.late_share(WORTH, usual), first.late_share(WORTH, usual), atol=0.02)
+
+
+def uploads(hours: int) -> list[Observation]:
+    """Return the batches of a stream, one in half a minute; at each full hour a tenth of the past hour's rows comes."""
+    batches = []
+    for slot in range(120 * hours):
+        now = BEGIN + (slot + 1) * MINUTE // 2
+        event = [now - MINUTE // 2]
+        count = [450]
+        if slot % 120 == 119:
+            event += [now - (2 + back) * MINUTE // 2 for back in range(119)]
+            count += [50] * 119
+        event_us, rows = np.array(event), np.array(count)
+        key_us = event_us // MINUTE * MINUTE + MINUTE
+        batches.append(Observation(now, np.zeros(len(rows), np.int64), key_us, event_us, rows))
+    return batches
+
+
+def test_uploads_every_hour_are_lost_once_and_then_waited_for_with_the_reason() -> None:
+    policy = Tidemark(Setup(operator=tumbling("1 minute"), trigger_us=MINUTE // 2, target_ppm=990_000))
+    late, in_force = [0] * 5, -1
+    reasons = ""
+    for slot, seen in enumerate(uploads(5)):
+        late[slot // 120] += int(seen.count[seen.key_us <= in_force].sum())
+        policy.observe(seen)
+        decision = policy.decide(seen.now_us, seen.now_us)
+        in_force = decision.watermark_us or in_force
+        if slot == 120 * 2 + 100:
+            reasons = " ".join(step.reason for step in policy.explain() if step.kind is StepKind.CYCLE)
+    assert late[0] > 5_000, "nobody could know"
+    assert max(late[1:]) < 600, "a hundredth of an hour's rows"
+    assert reasons.startswith("between hh:00 and hh:01 UTC rows usually come late: 9.84% of those of an hour")
+
+
+def test_a_rush_at_the_end_of_a_period_has_its_end_there() -> None:
+    cycle = day_cycle()
+    for hour in range(50):
+        cycle.reach(BEGIN + hour * HOUR + 45 * MINUTE)
+        cycle.add(np.array([-1, 20]), np.array([100, 500 if hour % 24 == 23 else 0]))
+    cycle.reach(BEGIN + 51 * HOUR)
+    rush = cycle.rush(0.0)
+    assert rush is not None
+    assert (rush.begin_us, rush.end_us) == (23 * HOUR + HOUR // 2, 24 * HOUR)
+    assert rush.share == pytest.approx(500 / 2_900, rel=0.1)
