@@ -33,10 +33,10 @@ from tidemark.models.live.defaults import (
     SPENT_WHEN_OVERDRAWN,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
-from tidemark.models.live.rules import CYCLES, FAMILIES
+from tidemark.models.live.rules import FAMILIES
 
 _USUAL_PRICES = len(PRICES) - CYCLE_PRICES - PATIENT_PRICES
-_OWN = (FAMILIES - CYCLES) * len(PRICES)
+_OWN = (FAMILIES - 1) * len(PRICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Account:
     """By how many spans each rule's watermark is ahead of the policy's own, shape (rules,)."""
     to_come_by_cycle: Float64s = field(default_factory=lambda: np.zeros(FAMILIES * len(PRICES)))
     """What each rule will lose of keys that it has closed, as rows came in earlier periods, shape (rules,)."""
-    late_share: Float64s = field(default_factory=lambda: np.full(CYCLES * len(PRICES), np.nan))
-    """Share of the mass that the rules of the cycles lose in a period, NaN before it is known, shape (cycle rules,)."""
+    late_share: Float64s | None = None
+    """Share of the mass that the rules of the cycles lose in a period, shape (prices,); None without a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RuleChooser:
         )
         best = self._best_of_each_price(account, waited)
         allowed = self._share * account.mass
-        if np.isnan(account.late_share).all():
+        if account.late_share is None:
             best = best[CYCLE_PRICES:]
         usual = best[(best >= _OWN) | (np.arange(len(best)) >= len(best) - _USUAL_PRICES)]
         fits = self._foreseen(account, usual, careful=True) <= self._allowed(account)
@@ -170,11 +170,12 @@ class RuleChooser:
         """Return the rule of the family with the lowest cost, for each price, shape (prices,)."""
         worth = self._price_wait / (self._price * self._share * account.mass_a_key)
         cost = waited + worth * (account.lost_by_rule + account.at_stake_by_rule)
-        cost[_OWN:][np.isnan(account.late_share)] = math.inf
+        if account.late_share is None:
+            cost[_OWN:] = math.inf
         by_family = cost.reshape(FAMILIES, -1)
-        by_family[:-CYCLES, :CYCLE_PRICES] = math.inf
+        by_family[:-1, :CYCLE_PRICES] = math.inf
         price = np.arange(len(PRICES))
-        own = by_family[:-CYCLES, CYCLE_PRICES:].argmin(axis=0) * len(PRICES) + price[CYCLE_PRICES:]
+        own = by_family[:-1, CYCLE_PRICES:].argmin(axis=0) * len(PRICES) + price[CYCLE_PRICES:]
         self.followed = np.concatenate([own[:1].repeat(CYCLE_PRICES), own])
         family = by_family.argmin(axis=0)
         best: NDArray[np.intp] = family * len(PRICES) + price
@@ -237,15 +238,12 @@ class RuleChooser:
     def _pace(self, account: Account, rules: NDArray[np.intp], *, foreseen: bool = False) -> Float64s:
         """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,).
 
-        For the rules of the longest cycle that is known what it foresees counts too, or (``foreseen``) in place of all:
+        For the rules of the cycles what the longest one foresees counts too, or (``foreseen``) in place of all:
         what they lost before it was known says nothing of what they lose now.
         """
         ever = account.lost_by_rule / max(account.mass, 1)
-        known = np.flatnonzero(~np.isnan(account.late_share[:: len(PRICES)]))
-        if len(known):
-            longest = known[-1] * len(PRICES) + np.arange(len(PRICES))
-            share = account.late_share[longest]
-            ever[_OWN + longest] = share if foreseen else np.maximum(ever[_OWN + longest], share)
+        if (share := account.late_share) is not None:
+            ever[_OWN:] = share if foreseen else np.maximum(ever[_OWN:], share)
         pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever[rules])
         return pace
 

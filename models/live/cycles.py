@@ -292,29 +292,31 @@ class Cycles:
         for cycle in self._cycles:
             cycle.reach(now_us)
 
-    def closing_age(self, triggers_a_row: Float64s) -> Float64s:
-        """Return the age at which keys close now, 0 where a cycle is not known, shape (cycles, prices)."""
-        none = np.zeros(len(triggers_a_row))
-        return np.stack([c.closing_age(triggers_a_row) if c.is_known else none for c in self._cycles])
+    @property
+    def _known(self) -> list[Cycle]:
+        return [cycle for cycle in self._cycles if cycle.is_known]
 
-    def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s:
-        """Return the share of all pairs that is lost in a period, NaN where a cycle is not known, of that shape.
+    def closing_age(self, triggers_a_row: Float64s) -> Float64s:
+        """Return the age at which keys close now so that no cycle loses what is worth waiting for, shape (prices,)."""
+        none = np.zeros(len(triggers_a_row))
+        return np.max([none, *(cycle.closing_age(triggers_a_row) for cycle in self._known)], axis=0)
+
+    def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s | None:
+        """Return the share of all pairs lost in the longest period that is known, shape (prices,); None without one.
 
         Args:
             triggers_a_row: what a row is worth, in triggers, shape (prices,).
             usual_age: the age at which keys close in any phase at the earliest, in triggers, shape (prices,).
         """
-        unknown = np.full(len(triggers_a_row), np.nan)
-        return np.stack(
-            [c.late_share(triggers_a_row, usual_age) if c.is_known else unknown for c in self._cycles]
-        )
+        known = self._known
+        return known[-1].late_share(triggers_a_row, usual_age) if known else None
 
-    def rush(self, number: int, age: float) -> Rush | None:
-        """Return when most rows come for keys that are older than ``age`` triggers, by one of the cycles."""
-        cycle = self._cycles[number]
-        return cycle.rush(age) if cycle.is_known else None
+    def rush(self, age: float) -> Rush | None:
+        """Return when most rows come for keys that are older than ``age`` triggers, by the longest cycle."""
+        known = self._known
+        return known[-1].rush(age) if known else None
 
     def to_come(self, age: Float64s) -> Float64s:
-        """Return how many rows still come for keys older than ``age`` triggers by the longest period, of its shape."""
-        known = [cycle for cycle in self._cycles if cycle.is_known]
+        """Return how many rows still come for keys older than ``age`` triggers by the longest cycle, of its shape."""
+        known = self._known
         return known[-1].to_come(age) if known else np.zeros(age.shape)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import CLOSE_AFTER, UPPER, WAIT, ZERO, Float64s, Stragglers
-from tidemark.models.live.cycles import PERIODS_US, Cycles, Rush
+from tidemark.models.live.cycles import Cycles, Rush
 from tidemark.models.live.defaults import (
     CYCLE_PRICES,
     ELAPSED_PER_AGE,
@@ -52,10 +52,11 @@ _FAMILIES = [
     for memory in range(len(MEMORIES))
     for kind, whole in ((0, False), (_HOLD, False), (_HOLD, True), (2, False))
 ]
-CYCLES = len(PERIODS_US)
-"""Families of a period each, after the others: they close no key before the best of the others does."""
-FAMILIES = len(_FAMILIES) + CYCLES
-"""A memory, a kind of rows, and how missing ones are held for, or a period; rules go by family first, then by price."""
+FAMILIES = len(_FAMILIES) + 1
+"""A memory, a kind of rows, and how missing ones are held for; rules are numbered by family first, then by price.
+
+The last one is that of the cycles: it closes no key before the best of the others does.
+"""
 _OWN = len(_FAMILIES) * len(PRICES)
 _MEMORY_OF_FAMILY, _KIND_OF_FAMILY, _WHOLE_OF_FAMILY = np.array(_FAMILIES).T
 _CLOCK_OF_KIND = np.array([0, 0, 1])
@@ -124,8 +125,8 @@ class RuleSet:
         """Rows still to come for keys that each rule has closed, as far as older keys got such rows, shape (rules,)."""
         self.to_come_by_cycle: Float64s = np.zeros(self.rules)
         """The same as far as they came in earlier periods, shape (rules,)."""
-        self.late_share: Float64s = np.full(CYCLES * len(PRICES), np.nan)
-        """Share of all pairs that each rule of the cycles loses in a period, NaN before it is known, shape (rules,)."""
+        self.late_share: Float64s | None = None
+        """Share of all pairs that each rule of the cycles loses in a period, shape (prices,); None without a cycle."""
         self.pairs = 0
         self._age = np.zeros(self.rules)
         self._left = np.zeros(self.rules)
@@ -234,14 +235,14 @@ class RuleSet:
 
     def _with_cycles(self, of_rules: NDArray[_Number]) -> NDArray[_Number]:
         """Return what is of each rule but those of the cycles, and of those what the rules have that they follow."""
-        return np.concatenate([of_rules, *[of_rules[self._followed]] * CYCLES])
+        return np.concatenate([of_rules, of_rules[self._followed]])
 
     def _wait_for_cycles(self, clock_us: int, worth: Float64s, required: Int64s) -> None:
         """Let the rules of the cycles wait for what usually comes; ``required`` is changed, shape (rules,)."""
         self._cycles.reach(clock_us)
         usual = self._age[_OWN:]
-        self.late_share = self._cycles.late_share(worth, usual[: len(PRICES)]).ravel()
-        age = self._cycles.closing_age(worth).ravel()
+        self.late_share = self._cycles.late_share(worth, usual)
+        age = self._cycles.closing_age(worth)
         closing_us = (clock_us - age * self._trigger_us).astype(np.int64) - 1
         required[_OWN:] = np.minimum(required[_OWN:], closing_us)
         self._age[_OWN:] = np.maximum(usual, age)
@@ -265,7 +266,7 @@ class RuleSet:
     def outlook(self, rule: int) -> Outlook:
         """Return what a rule does now."""
         own = rule if rule < _OWN else int(self._followed[rule % len(PRICES)])
-        cycle, usual_age = (rule - _OWN) // len(PRICES), max(float(self._age[own]), 0.0)
+        usual_age = max(float(self._age[own]), 0.0)
         memory, kind, _ = _FAMILIES[own // len(PRICES)]
         return Outlook(
             price=float(self.price[rule]),
@@ -275,7 +276,7 @@ class RuleSet:
             age=max(float(self._age[rule]), 0.0),
             late_rows_a_key=float(self._left[rule]),
             usual_age=usual_age,
-            rush=self._cycles.rush(cycle, usual_age) if cycle >= 0 else None,
+            rush=self._cycles.rush(usual_age) if rule != own else None,
         )
 
     def _to_come(self, closes_with: NDArray[np.intp], elapsed: float) -> Float64s:

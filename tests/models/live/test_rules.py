@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.defaults import CYCLE_PRICES, LONGEST_HOLD_SPANS, MEMORIES, PRICES
 from tidemark.models.live.policy import NO_BASE_US
-from tidemark.models.live.rules import CYCLES, FAMILIES, RuleSet
+from tidemark.models.live.rules import FAMILIES, RuleSet
 
 from support.soak import with_soak
 
@@ -23,8 +23,8 @@ SPAN = 10.0
 BUDGET = 0.01
 OFFSET_US = 300_000
 """Where batches lie on the grid of windows."""
-_FAMILY = np.repeat(np.append(np.arange(FAMILIES - CYCLES) % 4, [0] * CYCLES), len(PRICES))
-"""Those of the cycles, of which none is known here, follow the first one."""
+_FAMILY = np.repeat(np.append(np.arange(FAMILIES - 1) % 4, 0), len(PRICES))
+"""That of the cycles, of which none is known here, follows the first one."""
 HOLDS = (_FAMILY == 1) | (_FAMILY == 2)
 WHOLE = _FAMILY == 2
 """The rules that hold whatever the missing rows are worth."""
@@ -266,7 +266,7 @@ def test_what_a_wait_is_worth_does_not_depend_on_how_often_batches_run() -> None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_missing_rows_and_lags_a_rule_is_the_same_in_each_family(seed: int) -> None:
-    own = random_stream(seed, missing=False).rules.watermark_us[: -CYCLES * len(PRICES)]
+    own = random_stream(seed, missing=False).rules.watermark_us[: -len(PRICES)]
     marks = own.reshape(len(MEMORIES), -1, len(PRICES))
     for held in (marks[:, 1], marks[:, 2], marks[:, 3]):
         np.testing.assert_array_equal(marks[:, 0], held)
@@ -378,10 +378,11 @@ def test_the_outlook_tells_the_rule_by_family_and_price() -> None:
     rules = random_stream(1, missing=False).rules
     found = [rules.outlook(rule) for rule in range(rules.rules)]
     assert [one.price for one in found[: len(PRICES)]] == list(PRICES)
-    assert [one.holds for one in found[:: len(PRICES)]] == [False, True, True, False] * len(MEMORIES) + [
-        False
-    ] * CYCLES, "those of the cycles follow the first"
-    memories = [one.memory for one in found[: -CYCLES * len(PRICES) : 4 * len(PRICES)]]
+    holds = [one.holds for one in found[:: len(PRICES)]]
+    assert holds == [*[False, True, True, False] * len(MEMORIES), False], (
+        "that of the cycles follows the first"
+    )
+    memories = [one.memory for one in found[: -len(PRICES) : 4 * len(PRICES)]]
     assert memories == [SPAN * memory for memory in MEMORIES]
     assert all(one.age >= 0 and one.late_rows_a_key >= 0 for one in found)
 
