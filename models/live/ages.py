@@ -48,9 +48,12 @@ WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
 """Minimum cost of closing a key in each bucket: closing before its end costs nothing."""
 
 
+_SEARCHED = UPPER[:-1]
+
+
 def bucket_of(age: Float64s) -> NDArray[np.intp]:
     """Return the bucket of each age in triggers: ages beyond the grid count as those at its ends."""
-    return np.searchsorted(UPPER[:-1], age, side="left")
+    return _SEARCHED.searchsorted(age)
 
 
 _MAX_STEPS = 64
@@ -88,10 +91,11 @@ class Stragglers:
         """Count rows by kind, shape (kinds, counts), and their age in triggers, of the same shape or (counts,)."""
         if not age.size:
             return
-        bucket = np.broadcast_to(bucket_of(age), rows.shape)
+        bucket = bucket_of(age)
         first, end = int(bucket.min()), int(bucket.max()) + 1
-        for kind, (buckets, count) in enumerate(zip(bucket, rows, strict=True)):
-            counted = np.bincount(buckets - first, weights=count, minlength=end - first)
+        bucket -= first
+        for kind, count in enumerate(rows):
+            counted = np.bincount(bucket if bucket.ndim == 1 else bucket[kind], count, end - first)
             self._rows[:, kind, first:end] += counted.astype(np.float32)
         self._end = max(self._end, end)
         self._late = None

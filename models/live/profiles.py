@@ -73,18 +73,26 @@ class Profiles:
             return
         self._cover(int(bucket.min()), int(bucket.max()) + 1)
         at, weights = bucket - self._first, rows / self._scale
-        np.add.at(self._rows, (column, at), weights)
-        self._rows[_STREAM] += np.bincount(at, weights, self._rows.shape[1]).astype(np.float32)
+        width = self._rows.shape[1]
+        np.add.at(self._rows.reshape(-1), column * width + at, weights.astype(np.float32))
+        self._rows[_STREAM] += np.bincount(at, weights, width).astype(np.float32)
 
     def places(self, bucket: _Indices) -> _Indices:
         """Return the places of buckets in what ``delivered`` returns."""
-        return np.clip(bucket - (self._first - 1), 0, self._rows.shape[1])
+        return np.minimum(np.maximum(bucket - (self._first - 1), 0), self._rows.shape[1])
 
     def delivered(self, columns: _Indices) -> Float64s:
         """Return the share delivered up to each place, shape (columns, places); it is 0 at the first one."""
         shares = np.zeros((len(columns), self._rows.shape[1] + 1))
         np.cumsum(self._rows[columns], axis=1, dtype=np.float64, out=shares[:, 1:])
         shares /= np.maximum(shares[:, -1:], 1e-9)
+        return shares
+
+    def delivered_of_stream(self) -> Float64s:
+        """Return the same of the stream, shape (places,)."""
+        shares = np.zeros(self._rows.shape[1] + 1)
+        np.add.accumulate(self._rows[_STREAM], dtype=np.float64, out=shares[1:])
+        shares /= max(shares[-1], 1e-9)
         return shares
 
     def _cover(self, first: int, end: int) -> None:
@@ -104,12 +112,13 @@ class Profiles:
 _Shares = NDArray[np.float32]
 _SPARE_ROWS = 16
 
+# Inside a wide bucket, rows that belong to it may still come.
+_WHOLE = np.maximum(np.arange(BUCKETS) - WIDE, 0)
 
-def delivered_bucket(now_us: int | Int64s, start_us: Int64s, trigger_us: int) -> _Indices:
-    """Return the bucket up to which the rows of cohorts that start at ``start_us`` have been delivered by then."""
-    at = bucket_of((now_us - start_us) / trigger_us)
-    # Inside a wide bucket, rows that belong to it may still come.
-    bucket: _Indices = np.where(WIDE[at], np.maximum(at - 1, 0), at)
+
+def delivered_bucket(age_us: Int64s, trigger_us: int) -> _Indices:
+    """Return the bucket up to which the rows of cohorts that began so many microseconds ago have been delivered."""
+    bucket: _Indices = _WHOLE[bucket_of(age_us / trigger_us)]
     return bucket
 
 
@@ -148,7 +157,7 @@ class Outstanding:
         since_us: Int64s,
         profiles: Profiles,
         start_us: Int64s,
-        bucket: _Indices,
+        now: _Indices,
     ) -> tuple[int, _Shares]:
         """Return the first cohort of which something is outstanding, and the shares from it to the last such cohort.
 
@@ -159,7 +168,7 @@ class Outstanding:
             since_us: when each fell silent, in microseconds, shape (silent,).
             profiles: the profiles. That of a partition changes only with its version while it is silent.
             start_us: starts of the open cohorts, ascending without a gap, shape (cohorts,).
-            bucket: the bucket of each by now, shape (cohorts,).
+            now: the place of each in the profiles by now, shape (cohorts,).
         """
         if self._version != profiles.version:
             self._clear()
@@ -167,11 +176,10 @@ class Outstanding:
         self._follow_cohorts(start_us)
         if not (np.array_equal(self._silent, silent) and np.array_equal(self._since_us, since_us)):
             self._follow_partitions(silent, since_us, profiles)
-        now = profiles.places(bucket)
-        moved = np.flatnonzero(self._now != now)
+        (moved,) = (self._now != now).nonzero()
         self._now = now
         self._compute(moved, profiles)
-        some = np.flatnonzero(self._some)
+        (some,) = self._some.nonzero()
         if not len(some):
             return 0, np.empty((0, len(silent)), np.float32)
         return int(some[0]), self._share[some[0] - self._first : some[-1] + 1 - self._first]
@@ -243,7 +251,7 @@ class Outstanding:
         """Return what is outstanding of cohorts, 0 where it is little, shape (cohorts, silent)."""
         # Many partitions fall silent at once.
         since, which = np.unique(since_us, return_inverse=True)
-        bucket = delivered_bucket(since[None, :], self._start_us[cohort][:, None], self._trigger_us)
+        bucket = delivered_bucket(since[None, :] - self._start_us[cohort][:, None], self._trigger_us)
         before = profiles.places(bucket)[:, which]
         share: _Shares = up_to.T[self._now[cohort]] - up_to[np.arange(len(up_to))[None, :], before]
         share[share <= SILENT_SHARE] = 0
