@@ -32,7 +32,7 @@ from tidemark.models.live.defaults import (
     UNEVENNESS_PRIOR_SPANS,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
-from tidemark.models.live.profiles import Outstanding, Profiles, delivered_bucket
+from tidemark.models.live.profiles import Profiles, delivered_bucket
 
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
@@ -76,7 +76,6 @@ class Missing:
         self._stays = np.zeros(1, bool)
         """Columns whose forecasts stay as they are, until they deliver."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
-        self._outstanding = Outstanding(granule_us, trigger_us)
         self._placed = 0, -1
         """Age of the newest cohort in microseconds, and version of the profiles, for which places by age are known."""
         self._place_by_age: NDArray[np.intp] = np.empty(0, np.intp)
@@ -217,20 +216,25 @@ class Missing:
         A stall of one partition shows in that partition first, a burst over all of them in the sum.
         """
         cohort, column, short = self._short_of_partitions(place[: np.count_nonzero(usual)], forecast)
-        missing, outstanding = np.zeros(len(place)), np.zeros(len(place))
-        if len(cohort):
-            missing += np.bincount(cohort, short, len(place))
-            # What is outstanding from a partition that is silent, or that has sent no row of the cohort yet.
-            unsent = self._open.counts[cohort, column - 1] == 0
-            unsent |= _at(silent, len(forecast))[column]
-            outstanding += np.bincount(cohort[unsent], short[unsent], len(place))
+        unsent = np.zeros(len(place))
+        if not len(cohort) and not len(silent):
+            return unsent, unsent.copy()
+        # What is outstanding from a partition that is silent, or that has sent no row of the cohort yet.
+        gone = self._open.counts[cohort, column - 1] == 0
         if len(silent):
-            first, also = self._unsent(silent, place, forecast, cohort=cohort, column=column, short=short)
-            missing[first : first + len(also)] += also
-            outstanding[first : first + len(also)] += also
-        else:
-            self._outstanding.forget()
-        return missing, outstanding
+            # Many partitions fall silent at once.
+            since_us, which = np.unique(self._last_us[silent], return_inverse=True)
+            then = self._profiles.places(delivered_bucket(since_us - self.start_us[:, None], self._trigger_us))
+            shares = self._profiles.outstanding(silent, self._last_us[silent], place, then[:, which])
+            outstanding = shares * forecast[silent]
+            number = np.full(len(forecast), -1)
+            number[silent] = np.arange(len(silent))
+            is_silent = number[column] >= 0
+            also = outstanding[cohort[is_silent], number[column[is_silent]]]
+            short[is_silent] = np.maximum(short[is_silent] - also, 0)
+            unsent, gone = outstanding.sum(axis=1), gone | is_silent
+        missing = unsent + np.bincount(cohort, short, len(place))
+        return missing, unsent + np.bincount(cohort[gone], short[gone], len(place))
 
     def _places(self, now_us: int) -> NDArray[np.intp]:
         """Return the place in the profiles up to which each open cohort has been delivered by now, shape (cohorts,).
@@ -244,28 +248,6 @@ class Missing:
             self._place_by_age = self._profiles.places(delivered_bucket(age_us, self._trigger_us))
             self._placed = newest_us, version
         return self._place_by_age[-len(starts) :]
-
-    def _unsent(
-        self,
-        silent: NDArray[np.intp],
-        place: NDArray[np.intp],
-        forecast: Float64s,
-        *,
-        cohort: NDArray[np.intp],
-        column: NDArray[np.intp],
-        short: Float64s,
-    ) -> tuple[int, Float64s]:
-        """Return from which cohort on rows of silent partitions are outstanding, and how many besides ``short``."""
-        first, shares = self._outstanding.shares(
-            silent, self._last_us[silent], self._profiles, self.start_us, place
-        )
-        unsent = shares * forecast[silent]
-        number = np.full(len(forecast), -1)
-        number[silent] = np.arange(len(silent))
-        both = (number[column] >= 0) & (cohort >= first) & (cohort < first + len(unsent))
-        unsent[cohort[both] - first, number[column[both]]] -= short[both]
-        total: Float64s = np.maximum(unsent, 0, out=unsent).sum(axis=1)
-        return first, total
 
     def _follow(
         self, now_us: int, usual: Float64s, outstanding: Float64s, short_of: Float64s, delivered: Float64s
