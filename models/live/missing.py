@@ -191,16 +191,17 @@ class Missing:
             return np.empty(0)
         oldest_us = int(self.start_us[0])
         self._open_cohorts(oldest_us, now_us - (now_us - oldest_us) % self._granule_us)
+        starts, totals = self.start_us, self._open.totals
         silent = self._waited_for(now_us, patience)
         forecast, place = self._forecast(), self._places(now_us)
         delivered = self._profiles.delivered_of_stream()
         usual = delivered[place]
         missing, outstanding = self._missing_of_partitions(place, forecast, silent, usual)
-        expected, totals = usual * forecast[_STREAM], self._open.totals
+        expected = usual * forecast[_STREAM]
         short = expected - totals
         np.maximum(missing, short, out=missing, where=short > self._chance(expected, _STREAM))
-        self._span_totals.raise_missing(missing, self.start_us, totals, expected)
-        missing[: max((self._whole_from_us or 0) - int(self.start_us[0]), 0) // self._granule_us] = 0
+        self._span_totals.raise_missing(missing, starts, totals, expected)
+        missing[: starts.searchsorted(self._whole_from_us or 0)] = 0
         if not missing.any() and not len(self._short_cohorts.start_us):
             return missing
         outstanding = np.minimum(outstanding, missing)
@@ -224,9 +225,9 @@ class Missing:
         if len(silent):
             # Many partitions fall silent at once.
             since_us, which = np.unique(self._last_us[silent], return_inverse=True)
-            then = self._profiles.places(delivered_bucket(since_us - self.start_us[:, None], self._trigger_us))
-            shares = self._profiles.outstanding(silent, self._last_us[silent], place, then[:, which])
-            outstanding = shares * forecast[silent]
+            bucket = delivered_bucket(since_us - self.start_us[:, None], self._trigger_us)
+            then = self._profiles.places(bucket)[:, which]
+            outstanding = self._profiles.outstanding(silent, since_us[which], place, then) * forecast[silent]
             number = np.full(len(forecast), -1)
             number[silent] = np.arange(len(silent))
             is_silent = number[column] >= 0
@@ -271,6 +272,8 @@ class Missing:
         enough = np.ceil(forecast - self._chance(forecast))[1:]
         counts = self._open.counts[: len(place)]
         (expecting,) = (enough > 0).nonzero()
+        if not len(expecting):
+            return expecting, expecting, np.empty(0)
         if len(expecting) > _DENSE * len(enough) and enough.max() <= self._open.limit:
             limit = np.maximum(enough, 0).astype(counts.dtype)
             cohort, partition = np.divmod((counts < limit).reshape(-1).nonzero()[0], len(enough))
@@ -319,9 +322,8 @@ class Missing:
     def _learn_unevenness(self, now_us: int, closed: slice) -> None:
         """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
         forecast, totals = self._forecast(), self._open.totals[closed]
-        heard = np.ones(len(forecast), bool)
-        heard[self._silent(now_us)[0]] = False
-        counts = np.column_stack([totals, self._open.counts[closed]])
+        heard = ~_at(self._silent(now_us)[0], len(forecast))
+        counts = np.concatenate([totals[:, None], self._open.counts[closed]], axis=1)
         self._unevenness.add(counts, forecast, heard)
         self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
 

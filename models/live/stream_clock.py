@@ -55,6 +55,7 @@ _EDGES: Float64s = np.concatenate([[0.0], 1.2 ** np.arange(47)])
 """Upper edges of the buckets of lags, in triggers: steps of 20 %, up to some 4,000."""
 _BELOW = np.concatenate([[-1e-9], _EDGES[:-1]])
 """The same with that of what is no lag."""
+_BUCKETS, _NONE = np.arange(len(_EDGES), dtype=np.uint8), np.uint8(255)
 
 
 class FeedProgress:
@@ -62,7 +63,8 @@ class FeedProgress:
 
     def __init__(self, trigger_us: int, span_triggers: float, granule_us: int) -> None:
         self._trigger_us = trigger_us
-        self._slack_us = max(granule_us, trigger_us)
+        self._limits_us = BEHIND_USUAL_LAGS * (_EDGES * trigger_us) + max(granule_us, trigger_us)
+        """How far behind is more than usual, by the bucket of the usual lag."""
         self._decay = 0.5 ** (1 / (FEED_HALF_LIFE * span_triggers))
         none = np.empty(0, np.int64)
         self.base_us: Int64s = none
@@ -81,6 +83,7 @@ class FeedProgress:
         self._furthest_us: Int64s = none
         self.behind: _Bools = np.empty(0, bool)
         """Columns that are further behind the clock than usual, shape (columns,)."""
+        self.some_behind = False
         self.replaced: _Bools = np.empty(0, bool)
         """Columns that are silent because others send what they sent, shape (columns,)."""
         self.delivers: _Bools = np.empty(0, bool)
@@ -88,8 +91,9 @@ class FeedProgress:
         self._ended = np.empty((0, 2))
         """Silences that ended with rows from meanwhile, and those that did not, shape (columns, 2)."""
         self._lags = np.empty((0, len(_EDGES)))
-        self._unsettled: deque[NDArray[np.intp]] = deque()
-        """Buckets of the newest lags, -1 for none: with them a backlog may begin, so they do not count yet."""
+        """How many lags were up to each edge, by weights that fade, shape (columns, edges)."""
+        self._unsettled: deque[NDArray[np.uint8]] = deque()
+        """Buckets of the newest lags, or ``_NONE``: with them a backlog may begin, so they do not count yet."""
         self._settling = round(SETTLING_SPANS * span_triggers)
         half_lives = np.array([[FORECAST_HALF_LIFE], [FEED_HALF_LIFE]]) * span_triggers
         self._rates_decay = 0.5 ** (1 / half_lives)
@@ -100,7 +104,8 @@ class FeedProgress:
 
     def learned(self) -> Arrays:
         """Return usual lags, lives, and how silences ended."""
-        own = {"lags": self._lags, "ended": self._ended, "rates": self._rates, "weights": self._weights}
+        lags = np.diff(self._lags, axis=1, prepend=0)
+        own = {"lags": lags, "ended": self._ended, "rates": self._rates, "weights": self._weights}
         return own | {"life_us": self.life_us, "gap_us": self.gap_us, "rows": self.rows}
 
     def resume(self, learned: Arrays) -> None:
@@ -109,7 +114,7 @@ class FeedProgress:
         by_column = dict.fromkeys(("life_us", "gap_us", "rows"), (columns,))
         checked(learned, {**by_column, "ended": (columns, 2), "rates": (2, columns), "weights": (2, 1)})
         self._widen(columns)
-        self._lags, self._ended = learned["lags"].copy(), learned["ended"].copy()
+        self._lags, self._ended = learned["lags"].cumsum(axis=1), learned["ended"].copy()
         self._rates, self._weights = learned["rates"].copy(), learned["weights"].copy()
         self.life_us[:], self.gap_us[:] = learned["life_us"], learned["gap_us"]
         self.rows[:] = self._rows_before[:] = learned["rows"]
@@ -152,10 +157,11 @@ class FeedProgress:
 
     def learn(self, now_us: int) -> None:
         """Learn how far behind columns usually are; what is behind counts once, when it has caught up."""
-        lag_us, was_behind = now_us - self.base_us, self.behind
+        lag_us, was_behind, some_were = now_us - self.base_us, self.behind, self.some_behind
         self.behind = (self.base_us > NO_BASE_US) & (lag_us > self._limit_us)
+        self.some_behind = bool(self.behind.any())
         before_us, at_once = self._before_us, ~self._has_usual
-        if self.behind.any() or was_behind.any():
+        if self.some_behind or some_were:
             caught_up = was_behind & ~self.behind & ~self.delivers
             before_us = np.where(self.behind | was_behind, -1, before_us)
             before_us = np.where(caught_up, self._furthest_us, before_us)
@@ -163,14 +169,14 @@ class FeedProgress:
             self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
             # Before a backlog none was usual.
             for waiting in self._unsettled:
-                waiting[self.behind[: len(waiting)]] = -1
-        bucket = _BELOW.searchsorted(before_us / self._trigger_us) - 1
+                waiting[self.behind[: len(waiting)]] = _NONE
+        bucket = (_BELOW.searchsorted(before_us / self._trigger_us) - 1).astype(np.uint8)
         # Of a column that delivers after silences a silence is no usual lag, however often it comes.
-        bucket[self.delivers & (before_us > self._limit_us)] = -1
+        bucket[self.delivers & (before_us > self._limit_us)] = _NONE
         self._lags *= self._decay
         if at_once.any():
-            self._count(np.where(at_once, bucket, -1))
-            bucket[at_once] = -1
+            self._count(np.where(at_once, bucket, _NONE))
+            bucket[at_once] = _NONE
         self._unsettled.append(bucket)
         if len(self._unsettled) > self._settling:
             self._count(self._unsettled.popleft())
@@ -178,10 +184,9 @@ class FeedProgress:
         self._learn_rates(self.silent(now_us))
         self._update_usual()
 
-    def _count(self, bucket: NDArray[np.intp]) -> None:
-        """Count the lag of each column, -1 for none."""
-        (column,) = (bucket >= 0).nonzero()
-        self._lags[column, bucket[column]] += 1
+    def _count(self, bucket: NDArray[np.uint8]) -> None:
+        """Count the lag of each column, if it has one."""
+        self._lags[: len(bucket)] += bucket[:, None] <= _BUCKETS
 
     def _learn_rates(self, silent: _Bools) -> None:
         """Learn how much each partition sends, and whether others send what the silent ones sent.
@@ -214,10 +219,10 @@ class FeedProgress:
 
     def _update_usual(self) -> None:
         self.delivers = self._ended[:, 0] > self._ended[:, 1]
-        total = self._lags.cumsum(axis=1)
-        usual = _EDGES[(total >= USUAL_LAG_SHARE * total[:, -1:]).argmax(axis=1)] * self._trigger_us
-        self._has_usual = (total[:, -1] >= SILENCE_TRIGGERS) | self.delivers
-        self._limit_us = np.where(self._has_usual, BEHIND_USUAL_LAGS * usual + self._slack_us, np.inf)
+        total = self._lags[:, -1]
+        usual = (self._lags >= USUAL_LAG_SHARE * total[:, None]).argmax(axis=1)
+        self._has_usual = (total >= SILENCE_TRIGGERS) | self.delivers
+        self._limit_us = np.where(self._has_usual, self._limits_us[usual], np.inf)
 
     def _widen(self, columns: int) -> None:
         new = columns - len(self.base_us)
@@ -243,8 +248,11 @@ def _bulk_of(seen: Observation) -> tuple[int, int]:
     order = event_us.argsort()
     rows = seen.count[past][order].cumsum()
     few = int(rows[-1]) * NEWEST_ROWS_PPM // 1_000_000
-    first, last = rows.searchsorted([few + 1, rows[-1] - few])
+    first, last = rows.searchsorted(few + 1), rows.searchsorted(rows[-1] - few)
     return int(event_us[order[first]]), int(event_us[order[last]])
+
+
+_RUNS = False, False
 
 
 class StreamClock:
@@ -254,8 +262,8 @@ class StreamClock:
         self.feed = FeedProgress(trigger_us, span_triggers, granule_us)
         self._trigger_us = trigger_us
         self._clock_us: Int64s = np.full(2, NO_BASE_US)
-        self._decided: deque[tuple[int, Int64s, _Bools]] = deque()
-        self._in_force = self._clock_us, np.zeros(2, bool)
+        self._decided: deque[tuple[int, Int64s, tuple[bool, bool]]] = deque()
+        self._in_force = self._clock_us, _RUNS
         self.silent = False
         """Whether no row came for longer than a batch or two."""
         self.lag_us = 0
@@ -275,16 +283,17 @@ class StreamClock:
         if feed.base_us[STREAM] == NO_BASE_US:
             return np.full(2, in_force_us)
         feed.learn(now_us)
-        stands, clock = feed.behind, np.full(2, in_force_us)
-        if stands.any():
+        clock, stood, self.lag_us = np.array([in_force_us, in_force_us]), _RUNS, 0
+        if feed.some_behind:
             waited_for = now_us - feed.last_us <= self._patience_us(longest_hold, feed.life_us)
             waited_for[STREAM] |= not (runs_on or feed.rests[STREAM])
-            stands = stands & waited_for
+            stands = feed.behind & waited_for
             by_column = np.where(stands, feed.base_us, in_force_us)
             clock = np.array([by_column[STREAM], by_column.min()])
+            stood = bool(stands[STREAM]), bool(stands.any())
+            self.lag_us = int(now_us - feed.base_us[STREAM]) if stood[STREAM] else 0
         self._clock_us = np.maximum(self._clock_us, clock)
-        self._decided.append((in_force_us, self._clock_us, np.array([stands[STREAM], stands.any()])))
-        self.lag_us = int(now_us - feed.base_us[STREAM]) if stands[STREAM] else 0
+        self._decided.append((in_force_us, self._clock_us, stood))
         self.silent = bool(now_us - feed.last_us[STREAM] > SILENCE_TRIGGERS * self._trigger_us)
         return self._clock_us
 
@@ -309,6 +318,8 @@ class StreamClock:
 
     def outstanding(self, now_us: int) -> _Bools:
         """Return the columns that are silent and will deliver what they have not sent, shape (columns,)."""
+        if not self.feed.some_behind:
+            return self.feed.behind
         return self.feed.behind & self.feed.delivers & self.feed.silent(now_us)
 
     def _patience_us(self, longest_hold: float, life_us: Int64s) -> Float64s:

@@ -165,10 +165,8 @@ class Tidemark:
         self._rules.add(seen.now_us, clock_us, key, count)
         self._plain.add(key, count)
         self._late += pairs_up_to(self._judging_us, key, count)
-        once = near
-        if self._operator.max_keys > 1:
-            once = near & (key_us == self._first_key(event_us))
-        if once.any():
+        once = near if self._operator.max_keys == 1 else near & (key_us == self._first_key(event_us))
+        if once is near or once.any():
             self._missing.add(stream_us, seen.partition[once], event_us[once], seen.count[once])
 
     def rest(self) -> None:
@@ -385,7 +383,7 @@ class Tidemark:
     def _account(self) -> Account:
         rules = self._rules
         pairs_a_key = rules.rows_a_key(self.age_triggers)
-        ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.done_us), 0)
+        ahead_us = np.maximum(rules.watermark_us - max(self._watermark_us, rules.done_us), 0)
         ahead = ahead_us / self._span_us
         if self._good_windows is None:
             lost, by_rule = float(self._late), rules.late
