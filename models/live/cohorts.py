@@ -27,7 +27,7 @@ def first_places(ascending: Int64s) -> NDArray[np.intp]:
 
 
 def summed(values: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the distinct values, ascending, and the sum of the counts of each; of at least one value."""
+    """Return the distinct values, ascending, and the sum of the counts of each; there is at least one value."""
     order = values.argsort()
     values = values[order]
     first = first_places(values)
@@ -92,7 +92,7 @@ class OpenCohorts:
         np.add.at(self.totals, cohort, rows)
 
     def _make_fit(self, place: Int64s, rows: Int64s) -> None:
-        """Have counts of a type that holds them with more rows: those at one place, and not of all."""
+        """Take a larger type where a count would not fit with the rows of its place."""
         place, rows = summed(place, rows)
         counts = self.counts.reshape(-1)
         self._most = max(int(counts.max()), int((counts[place].astype(np.int64) + rows).max()))

@@ -54,8 +54,9 @@ _AT_FIRST = {
 _EDGES: Float64s = np.concatenate([[0.0], 1.2 ** np.arange(47)])
 """Upper edges of the buckets of lags, in triggers: steps of 20 %, up to some 4,000."""
 _BELOW = np.concatenate([[-1e-9], _EDGES[:-1]])
-"""The same with that of what is no lag."""
+"""The edges below the buckets, and before them that of -1, which is no lag."""
 _BUCKETS, _NONE = np.arange(len(_EDGES), dtype=np.uint8), np.uint8(255)
+"""The buckets, and what stands for none: it is above them, so that it counts in none of their sums."""
 
 
 class FeedProgress:
@@ -84,6 +85,7 @@ class FeedProgress:
         self.behind: _Bools = np.empty(0, bool)
         """Columns that are further behind the clock than usual, shape (columns,)."""
         self.some_behind = False
+        """Whether any column is."""
         self.replaced: _Bools = np.empty(0, bool)
         """Columns that are silent because others send what they sent, shape (columns,)."""
         self.delivers: _Bools = np.empty(0, bool)

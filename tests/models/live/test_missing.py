@@ -186,6 +186,17 @@ def test_what_is_kept_from_one_trigger_to_the_next_is_what_is_found_anew(seed: i
     assert found > 20
 
 
+def test_decisions_at_any_time_within_a_cohort_find_what_is_missing_then() -> None:
+    """Cohorts of one age have delivered the same share, as long as decisions come at one time within a cohort."""
+    watch, dice = Missing(SECOND, SECOND, SPAN), np.random.default_rng(4)
+    for shown in watched(200, stall(100, 130, 0), rates=(80.0, 20.0), missing=watch):
+        for later_us in np.sort(dice.integers(0, SECOND, 2)).tolist():
+            now_us = shown.now * SECOND + later_us
+            found = watch.shortfall(now_us, patience)
+            # Shares of silent partitions are kept in single precision.
+            assert found == pytest.approx(every_cell(watch, now_us), rel=1e-5, abs=1e-5)
+
+
 # -- what is missing is seen ---------------------------------------------------------------------------------
 
 
