@@ -16,7 +16,7 @@ from tidemark.models.live.policy import NO_BASE_US
 
 
 def pairs_up_to(watermark_us: int, key_us: Int64s, count: Int64s) -> int:
-    """Return how many pairs are late under a watermark, by distinct keys, ascending, at least one, shape (keys,) each."""
+    """Return how many pairs are late under a watermark; by distinct keys, ascending, at least one, (keys,) each."""
     if key_us[0] > watermark_us:
         return 0
     return int(count[: key_us.searchsorted(watermark_us, side="right")].sum())

@@ -170,8 +170,9 @@ class FeedProgress:
             at_once |= caught_up
             self._furthest_us = np.where(self.behind, np.maximum(self._furthest_us, lag_us), 0)
             # Before a backlog none was usual.
-            for waiting in self._unsettled:
-                waiting[self.behind[: len(waiting)]] = _NONE
+            begins = self.behind & ~was_behind
+            for waiting in self._unsettled if begins.any() else ():
+                waiting[begins[: len(waiting)]] = _NONE
         bucket = (_BELOW.searchsorted(before_us / self._trigger_us) - 1).astype(np.uint8)
         # Of a column that delivers after silences a silence is no usual lag, however often it comes.
         bucket[self.delivers & (before_us > self._limit_us)] = _NONE
