@@ -50,7 +50,7 @@ WAIT: Float64s = np.maximum(CLOSE_AFTER, 0)
 
 def bucket_of(age: Float64s) -> NDArray[np.intp]:
     """Return the bucket of each age in triggers: ages beyond the grid count as those at its ends."""
-    return np.searchsorted(UPPER[:-1], age, side="left")
+    return UPPER[:-1].searchsorted(age)
 
 
 _MAX_STEPS = 64
@@ -81,18 +81,19 @@ class Stragglers:
         decay, new = self._step(triggers)
         self._rows[:, :, : self._end] *= decay[:, :, None]
         self._keys *= decay
-        self._keys[:, : np.searchsorted(CLOSE_AFTER, elapsed, side="right")] += new
+        self._keys[:, : CLOSE_AFTER.searchsorted(elapsed, side="right")] += new
         self._late = None
 
     def add(self, age: Float64s, rows: Float64s) -> None:
         """Count rows by kind, shape (kinds, counts), and their age in triggers, of the same shape or (counts,)."""
         if not age.size:
             return
-        bucket = np.broadcast_to(bucket_of(age), rows.shape)
+        bucket = bucket_of(age)
         first, end = int(bucket.min()), int(bucket.max()) + 1
-        for kind, (buckets, count) in enumerate(zip(bucket, rows, strict=True)):
-            counted = np.bincount(buckets - first, weights=count, minlength=end - first)
-            self._rows[:, kind, first:end] += counted.astype(np.float32)
+        kinds, buckets = len(rows), end - first
+        place = bucket - first + buckets * np.arange(kinds)[:, None]
+        counted = np.bincount(place.reshape(-1), rows.reshape(-1), kinds * buckets).reshape(kinds, buckets)
+        self._rows[:, :, first:end] += counted.astype(np.float32)
         self._end = max(self._end, end)
         self._late = None
 
@@ -125,10 +126,10 @@ class Stragglers:
         keys = self._keys[:, first:end]
         # No key was old enough to show some ages; keys from before the stream was observed may have shown them.
         # Keys have shown young ages for longest, so the first bucket counts the most of them.
-        keys = np.where(keys > 0, keys, self._keys[:, :1])
-        rows = self._rows[:, :, first:end] / np.maximum(keys, 1e-9)[:, None, :]
+        keys = np.maximum(np.where(keys > 0, keys, self._keys[:, :1]), 1e-9)
+        rows = self._rows[:, :, first:end] / keys[:, None, :]
         after = np.zeros(rows.shape)
-        after[:, :, :-1] = np.cumsum(rows[:, :, :0:-1], axis=2)[:, :, ::-1]
+        after[:, :, :-1] = rows[:, :, :0:-1].cumsum(axis=2)[:, :, ::-1]
         return after
 
     def _step(self, triggers: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -83,7 +83,7 @@ class SpanTotals:
     """Finds spans of which the stream is short."""
 
     def __init__(self, granule_us: int, cohorts: int) -> None:
-        self._span_us = granule_us * cohorts
+        self._granule_us = granule_us
         self._cohorts = cohorts
         self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE, UNEVENNESS_PRIOR_SPANS, cohorts)
         # The span whose cohorts are being closed.
@@ -109,8 +109,8 @@ class SpanTotals:
             totals: rows of each that have come, shape (cohorts,).
             expected: rows of each that are expected to have come by now, shape (cohorts,).
         """
-        span = start_us // self._span_us
-        first = np.flatnonzero(np.diff(span, prepend=span[0] - 1))
+        within = int(start_us[0]) // self._granule_us % self._cohorts
+        first = np.maximum(np.arange(-within, len(start_us), self._cohorts), 0)
         short = np.add.reduceat(expected - totals, first)
         chance = MISSING_DEVIATIONS * np.sqrt(self._unevenness.ratio * np.add.reduceat(expected, first))
         lacking = short - np.add.reduceat(missing, first) > chance
@@ -119,11 +119,12 @@ class SpanTotals:
         # Each cohort has its part of what the span is short of; those that have more than expected have none.
         part = np.maximum(expected - totals, 0)
         scale = np.where(lacking, short / np.maximum(np.add.reduceat(part, first), 1e-9), 0)
-        np.maximum(missing, part * np.repeat(scale, np.diff(first, append=len(span))), out=missing)
+        np.maximum(missing, part * np.repeat(scale, np.diff(first, append=len(start_us))), out=missing)
 
     def close(self, start_us: Int64s, totals: Int64s, expected: float) -> None:
         """Learn from cohorts that are closed, and seen whole, how uneven spans are."""
-        for span, rows in zip((start_us // self._span_us).tolist(), totals.tolist(), strict=True):
+        spans = start_us // (self._granule_us * self._cohorts)
+        for span, rows in zip(spans.tolist(), totals.tolist(), strict=True):
             if span != self._span:
                 if self._closed == self._cohorts:
                     self._unevenness.add(np.array([[self._rows]]), np.array([self._expected]), _ALL)
@@ -146,16 +147,18 @@ def silent_partitions(unsent: Float64s, silence: Float64s) -> NDArray[np.intp]:
         unsent: independent rows that each should have sent in its silence, shape (partitions,).
         silence: how long each has been silent, shape (partitions,).
     """
+    # Those that are silent together are no more unlikely than all rows that are unsent.
+    if unsent.sum() <= SILENT_ROWS:
+        return np.empty(0, np.intp)
     silent = unsent > SILENT_ROWS
-    expecting = np.flatnonzero(unsent > _LITTLE)
-    if len(expecting):
-        longest_first = expecting[np.argsort(-silence[expecting], kind="stable")]
-        shortest = silence[longest_first]
-        count = np.arange(1, len(longest_first) + 1)
-        sending = len(longest_first) + int((silence == 0).sum())
-        choices = np.cumsum(np.log((sending - count + 1) / count))
-        evidence = shortest * np.cumsum(unsent[longest_first] / shortest) - choices
-        most = int(evidence.argmax())
-        if evidence[most] > SILENT_ROWS:
-            silent[longest_first[: most + 1]] = True
-    return np.flatnonzero(silent)
+    (expecting,) = (unsent > _LITTLE).nonzero()
+    longest_first = expecting[(-silence[expecting]).argsort(kind="stable")]
+    shortest = silence[longest_first]
+    count = np.arange(1, len(longest_first) + 1)
+    sending = len(silence) - np.count_nonzero(silence) + len(longest_first)
+    choices = np.log((sending - count + 1) / count).cumsum()
+    evidence = shortest * (unsent[longest_first] / shortest).cumsum() - choices
+    most = int(evidence.argmax())
+    if evidence[most] > SILENT_ROWS:
+        silent[longest_first[: most + 1]] = True
+    return silent.nonzero()[0]

@@ -18,7 +18,29 @@ from tidemark.models.live.defaults import (
 )
 from tidemark.models.live.learned import Arrays, checked
 
-_TYPES = (np.uint8, np.uint16, np.uint32, np.uint64)
+
+def first_places(ascending: Int64s) -> NDArray[np.intp]:
+    """Return where each distinct value stands first."""
+    new = np.ones(len(ascending), bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
+    return new.nonzero()[0]
+
+
+def summed(values: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the distinct values, ascending, and the sum of the counts of each; there is at least one value."""
+    order = values.argsort()
+    values = values[order]
+    first = first_places(values)
+    return values[first], np.add.reduceat(count[order], first)
+
+
+def places_in(ascending: Int64s, values: Int64s) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return where each value is among some, at least one, that ascend, and whether it is."""
+    at = np.minimum(ascending.searchsorted(values), len(ascending) - 1)
+    return at, ascending[at] == values
+
+
+_TYPES = (np.uint16, np.uint32, np.uint64)
 """Types of the counts, the smallest first: a stream with a thousand partitions has a million of them."""
 _SPARE_ROWS = 16
 
@@ -35,31 +57,49 @@ class OpenCohorts:
         self._max_cohorts = max_cohorts
         self._room: NDArray[Any] = np.zeros((0, 0), _TYPES[0])
         self._totals: Int64s = np.zeros(0, np.int64)
-        self._first = 0
-        self.start_us: Int64s = np.empty(0, np.int64)
-        """Starts of the cohorts, ascending, shape (cohorts,)."""
+        self._starts_us: Int64s = np.zeros(0, np.int64)
+        self._used = slice(0, 0)
+        self._most = 0
+        """No count is larger."""
+
+    @property
+    def start_us(self) -> Int64s:
+        """Starts of the cohorts, ascending, shape (cohorts,): a view."""
+        return self._starts_us[self._used]
 
     @property
     def counts(self) -> NDArray[Any]:
         """The counts, unsigned whole numbers, shape (cohorts, partitions): a view."""
-        return self._room[self._first : self._first + len(self.start_us)]
+        return self._room[self._used]
 
     @property
     def totals(self) -> Int64s:
         """The counts of all partitions together, shape (cohorts,): a view."""
-        return self._totals[self._first : self._first + len(self.start_us)]
+        return self._totals[self._used]
+
+    @property
+    def limit(self) -> int:
+        """The largest number that the counts can be without more memory."""
+        return int(np.iinfo(self._room.dtype).max)
 
     def add(self, cohort: NDArray[np.intp], partition: Int64s, rows: Int64s) -> None:
-        """Count rows of cohorts, given by their places, shape (counts,) each."""
-        limit = np.iinfo(self._room.dtype).max
-        most = int(self.counts[cohort, partition].max(initial=0)) + int(rows.sum())
-        if most > limit:  # all rows in one place would be too many, so where they are counts
-            _, place = np.unique(cohort * self._room.shape[1] + partition, return_inverse=True)
-            most = int((self.counts[cohort, partition] + np.bincount(place, rows)[place]).max())
-        if most > limit:
-            self._room = self._room.astype(next(dtype for dtype in _TYPES if most <= np.iinfo(dtype).max))
-        np.add.at(self.counts, (cohort, partition), rows.astype(self._room.dtype))
+        """Count rows of cohorts, given by their places, shape (counts,) each, at least one."""
+        place = cohort * self._room.shape[1] + partition
+        self._most += int(rows.sum())
+        if self._most > self.limit:
+            self._make_fit(place, rows)
+        np.add.at(self.counts.reshape(-1), place, rows.astype(self._room.dtype))
         np.add.at(self.totals, cohort, rows)
+
+    def _make_fit(self, place: Int64s, rows: Int64s) -> None:
+        """Take a larger type where a count would not fit with the rows of its place."""
+        place, rows = summed(place, rows)
+        counts = self.counts.reshape(-1)
+        self._most = max(int(counts.max()), int((counts[place].astype(np.int64) + rows).max()))
+        if self._most > self.limit:
+            self._room = self._room.astype(
+                next(type_ for type_ in _TYPES if self._most <= np.iinfo(type_).max)
+            )
 
     def widen(self, partitions: int) -> None:
         """Add partitions with no rows, up to ``partitions``."""
@@ -70,36 +110,39 @@ class OpenCohorts:
     def open(self, first_us: int, last_us: int) -> int | None:
         """Open the cohorts from one to another, at most the newest; return the start of the last that is left out."""
         granule_us, starts = self._granule_us, self.start_us
-        if len(starts) and starts[0] <= first_us and last_us <= starts[-1]:
+        begin_us, end_us = (
+            (int(starts[0]), int(starts[-1])) if len(starts) else (last_us + granule_us, last_us)
+        )
+        if begin_us <= first_us and last_us <= end_us:
             return None
-        newest_us = max(last_us, int(starts[-1])) if len(starts) else last_us
+        newest_us = max(last_us, end_us)
         oldest_us = newest_us - (self._max_cohorts - 1) * granule_us
-        self.forget(int(np.searchsorted(starts, oldest_us)))
-        kept = self.start_us
-        begin_us, end_us = (int(kept[0]), int(kept[-1])) if len(kept) else (newest_us + granule_us, newest_us)
-        before = np.arange(max(first_us, oldest_us), begin_us, granule_us)
-        after = np.arange(end_us + granule_us, newest_us + 1, granule_us)
-        cohorts = len(kept) + len(after)
-        if len(before) or self._first + cohorts > len(self._room):
-            self._move(len(before), len(kept), len(before) + cohorts)
-        self.start_us = np.concatenate([before, kept, after])
-        return oldest_us - granule_us if min(first_us, *starts[:1].tolist(), newest_us) < oldest_us else None
+        left_out = min(first_us, begin_us) < oldest_us
+        forgotten = min(max((oldest_us - begin_us) // granule_us, 0), len(starts))
+        self.forget(forgotten)
+        kept = len(starts) - forgotten
+        begin_us = begin_us + forgotten * granule_us if kept else newest_us + granule_us
+        before = max(begin_us - max(first_us, oldest_us), 0) // granule_us
+        cohorts = before + (newest_us - begin_us) // granule_us + 1
+        if before or self._used.start + cohorts > len(self._room):
+            self._move(begin_us - before * granule_us, before, kept, cohorts)
+        self._used = slice(self._used.start, self._used.start + cohorts)
+        return oldest_us - granule_us if left_out else None
 
     def forget(self, cohorts: int) -> None:
         """Forget the first cohorts."""
-        self.start_us = self.start_us[cohorts:]
-        self._first += cohorts
-        used = len(self.start_us)
-        if len(self._room) > 2 * (used + _SPARE_ROWS):
-            self._move(0, used, used)
+        self._used = slice(self._used.start + cohorts, self._used.stop)
+        kept = self._used.stop - self._used.start
+        if len(self._room) > 2 * (kept + _SPARE_ROWS):
+            self._move(int(self.start_us[0]) if kept else 0, 0, kept, kept)
 
-    def _move(self, at: int, used: int, cohorts: int) -> None:
-        """Move the ``used`` rows to place ``at`` of new room for ``cohorts``, and for an eighth more of them."""
+    def _move(self, first_us: int, at: int, kept: int, cohorts: int) -> None:
+        """Move the ``kept`` rows to place ``at`` of new room for ``cohorts``, and for an eighth more of them."""
         rows = cohorts + cohorts // 8 + _SPARE_ROWS
-        used_rows = slice(self._first, self._first + used)
         room, totals = np.zeros((rows, self._room.shape[1]), self._room.dtype), np.zeros(rows, np.int64)
-        room[at : at + used], totals[at : at + used] = self._room[used_rows], self._totals[used_rows]
-        self._room, self._totals, self._first = room, totals, 0
+        room[at : at + kept], totals[at : at + kept] = self.counts, self.totals
+        self._room, self._totals, self._used = room, totals, slice(0, cohorts)
+        self._starts_us = first_us + self._granule_us * np.arange(rows)
 
 
 _FOLLOWED = np.dtype(
@@ -139,12 +182,9 @@ class ShortCohorts:
 
     def add(self, start_us: Int64s, count: Int64s) -> None:
         """Count rows by the start of their cohort, shape (counts,) each."""
-        starts_us = self.start_us
-        if not len(starts_us):
-            return
-        at = np.minimum(np.searchsorted(starts_us, start_us), len(starts_us) - 1)
-        followed = starts_us[at] == start_us
-        self._followed["came"] += np.bincount(at[followed], count[followed], len(starts_us))
+        if len(self._followed):
+            at, followed = places_in(self.start_us, start_us)
+            self._followed["came"] += np.bincount(at[followed], count[followed], len(self._followed))
 
     def follow(
         self, now_us: int, start_us: Int64s, rows: Int64s, delivered: Float64s, short: Float64s
@@ -158,18 +198,12 @@ class ShortCohorts:
             delivered: share of its rows that each has usually delivered by now, shape (cohorts,).
             short: rows that each is short of, above 0, shape (cohorts,).
         """
-        new = start_us > self._newest_us
-        if not new.any():
+        new = slice(int(start_us.searchsorted(self._newest_us, side="right")), None)
+        if not len(start_us[new]):
             return
-        cohorts = np.zeros(int(new.sum()), _FOLLOWED)
-        cohorts["since_us"] = now_us
-        for name, values in (
-            ("start_us", start_us),
-            ("rows", rows),
-            ("delivered", delivered),
-            ("short", short),
-        ):
-            cohorts[name] = values[new]
+        cohorts = np.zeros(len(start_us[new]), _FOLLOWED)
+        cohorts["since_us"], cohorts["start_us"] = now_us, start_us[new]
+        cohorts["rows"], cohorts["delivered"], cohorts["short"] = rows[new], delivered[new], short[new]
         self._newest_us = int(cohorts["start_us"][-1])
         self._followed = np.concatenate([self._followed, cohorts])
 
@@ -182,11 +216,15 @@ class ShortCohorts:
             outstanding_us: starts of cohorts that are no longer followed: rows of silent partitions are outstanding.
         """
         cohorts = self._followed
+        if not len(cohorts):
+            return
         followed_us = now_us - cohorts["since_us"]
-        dropped = np.isin(cohorts["start_us"], outstanding_us)
+        dropped = np.zeros(len(cohorts), bool)
+        if len(outstanding_us):
+            _, dropped = places_in(outstanding_us, cohorts["start_us"])
         counts = (followed_us >= self._counts_after_us) & ~dropped
         fewer = cohorts["rows"] * (delivered / np.maximum(cohorts["delivered"], 1e-9) - 1)
-        share = np.clip((cohorts["came"] - fewer) / cohorts["short"], 0, 1)
+        share = np.minimum(np.maximum((cohorts["came"] - fewer) / cohorts["short"], 0), 1)
         done = counts & (followed_us >= self._followed_us)
         decay = self._decay ** int(done.sum())
         self._share = self._share * decay + float(share[done].sum())

@@ -13,6 +13,8 @@ stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +32,7 @@ from tidemark.models.live.defaults import (
     UNEVENNESS_PRIOR_SPANS,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
-from tidemark.models.live.profiles import Outstanding, Profiles, delivered_bucket
+from tidemark.models.live.profiles import Profiles, delivered_bucket
 
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
@@ -41,6 +43,13 @@ _NEVER_US = 2**62
 
 _DENSE = 0.25
 """Share of the partitions from which on comparing all of them is faster than picking some out."""
+
+
+def _at(places: NDArray[np.intp], length: int) -> NDArray[np.bool_]:
+    """Return whether each place is one of some, shape (length,)."""
+    there = np.zeros(length, bool)
+    there[places] = True
+    return there
 
 
 class Missing:
@@ -67,7 +76,9 @@ class Missing:
         self._stays = np.zeros(1, bool)
         """Columns whose forecasts stay as they are, until they deliver."""
         self._open = OpenCohorts(granule_us, MAX_COHORTS)
-        self._outstanding = Outstanding(granule_us, trigger_us)
+        self._placed = 0, -1
+        """Age of the newest cohort in microseconds, and version of the profiles, for which places by age are known."""
+        self._place_by_age: NDArray[np.intp] = np.empty(0, np.intp)
         self._done_us = -_NEVER_US
         self._whole_from_us: int | None = None
 
@@ -106,7 +117,7 @@ class Missing:
         self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
-        self._last_us = np.zeros(columns, np.int64)
+        self._last_us, self._stays = np.zeros(columns, np.int64), np.zeros(columns, bool)
         self._learned_from_us = np.full(columns, -_NEVER_US)
         self._open.widen(columns - 1)
 
@@ -123,8 +134,9 @@ class Missing:
         self._stays[1:columns] = outstanding[1:columns]
         stay = self._rows[self._stays] * (self._cohorts / max(before, 1e-9))
         self._rows *= decay
-        self._rows[_STREAM] += (stay - self._rows[self._stays]).sum()
-        self._rows[self._stays] = stay
+        if len(stay):
+            self._rows[_STREAM] += (stay - self._rows[self._stays]).sum()
+            self._rows[self._stays] = stay
 
     def add(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Count rows, each once."""
@@ -139,104 +151,118 @@ class Missing:
             self._whole_from_us = (int(begun.max()) if len(begun) else now_us) + self._granule_us
         self._learn(now_us, partition, start_us, count)
         self._short_cohorts.add(start_us, count)
-        open_ = (start_us > self._done_us) & (start_us <= now_us + FUTURE_COHORTS * self._granule_us)
-        if not open_.any():
-            return
-        self._open_cohorts(int(start_us[open_].min()), int(start_us[open_].max()))
-        at = (start_us[open_] - self.start_us[0]) // self._granule_us
-        inside = at >= 0
-        self._open.add(at[inside], partition[open_][inside], count[open_][inside])
+        oldest_us, newest_us = int(start_us.min()), int(start_us.max())
+        latest_us = now_us + FUTURE_COHORTS * self._granule_us
+        if oldest_us <= self._done_us or newest_us > latest_us:
+            open_ = (start_us > self._done_us) & (start_us <= latest_us)
+            partition, start_us, count = partition[open_], start_us[open_], count[open_]
+            if not len(start_us):
+                return
+            oldest_us, newest_us = int(start_us.min()), int(start_us.max())
+        self._open_cohorts(oldest_us, newest_us)
+        at = (start_us - self.start_us[0]) // self._granule_us
+        if oldest_us < self.start_us[0]:
+            inside = at >= 0
+            at, partition, count = at[inside], partition[inside], count[inside]
+        self._open.add(at, partition, count)
 
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         column = partition + 1
-        stayed = column < len(self._stays)
-        stayed[stayed] = self._stays[column[stayed]]
-        returned = column[stayed | (self._learned_from_us[column] == _NEVER_US)]
+        returned = column[self._stays[column] | (self._learned_from_us[column] == _NEVER_US)]
         self._learned_from_us[returned] = now_us
         whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
-        partition, rows = partition[whole], count[whole]
-        bucket = bucket_of((now_us - start_us[whole]) / self._trigger_us)
-        self._profiles.add(partition + 1, bucket, rows)
-        self._rows += np.bincount(partition + 1, weights=rows, minlength=len(self._rows))
+        column, rows = column[whole], count[whole]
+        self._profiles.add(column, bucket_of((now_us - start_us[whole]) / self._trigger_us), rows)
+        self._rows += np.bincount(column, rows, len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
-    def shortfall(self, now_us: int, longest: Float64s) -> Float64s:
+    def shortfall(self, now_us: int, patience: Callable[[], Float64s]) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
 
         Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
         missing.
+
+        Args:
+            now_us: the stream's time, in microseconds.
+            patience: returns for how many triggers each column may be silent before it has stopped, shape (columns,).
         """
         if not len(self.start_us):
             return np.empty(0)
-        newest_us = now_us - (now_us - int(self.start_us[0])) % self._granule_us
-        self._open_cohorts(int(self.start_us[0]), newest_us)
-        silent = self._waited_for(now_us, longest)
-        forecast = self._forecast()
-        bucket = delivered_bucket(now_us, self.start_us, self._trigger_us)
-        # A stall of one partition shows in that partition first, a burst over all of them in the sum.
-        cohort, column, short = self._short_of_partitions(bucket, forecast)
-        missing = np.bincount(cohort, short, len(bucket)).astype(np.float64)
-        # What is outstanding from a partition that is silent, or that has sent no row of the cohort yet.
-        unsent = (self._open.counts[cohort, column - 1] == 0) | np.isin(column, silent)
-        outstanding = np.bincount(cohort[unsent], short[unsent], len(bucket)).astype(np.float64)
-        if len(silent):
-            first, also = self._unsent(silent, bucket, forecast, cohort=cohort, column=column, short=short)
-            missing[first : first + len(also)] += also
-            outstanding[first : first + len(also)] += also
-        else:
-            self._outstanding.forget()
-        expected = self._delivered_of_stream(bucket) * forecast[_STREAM]
-        stream_short = expected - self._open.totals
-        beyond = stream_short > self._chance(expected, _STREAM)
-        missing[beyond] = np.maximum(missing[beyond], stream_short[beyond])
-        self._span_totals.raise_missing(missing, self.start_us, self._open.totals, expected)
-        missing[self.start_us < (self._whole_from_us or 0)] = 0
+        oldest_us = int(self.start_us[0])
+        self._open_cohorts(oldest_us, now_us - (now_us - oldest_us) % self._granule_us)
+        starts, totals = self.start_us, self._open.totals
+        silent = self._waited_for(now_us, patience)
+        forecast, place = self._forecast(), self._places(now_us)
+        delivered = self._profiles.delivered_of_stream()
+        usual = delivered[place]
+        missing, outstanding = self._missing_of_partitions(place, forecast, silent, usual)
+        expected = usual * forecast[_STREAM]
+        short = expected - totals
+        np.maximum(missing, short, out=missing, where=short > self._chance(expected, _STREAM))
+        self._span_totals.raise_missing(missing, starts, totals, expected)
+        missing[: starts.searchsorted(self._whole_from_us or 0)] = 0
+        if not missing.any() and not len(self._short_cohorts.start_us):
+            return missing
         outstanding = np.minimum(outstanding, missing)
         short_of = missing - outstanding
-        self._follow(now_us, bucket, outstanding, short_of)
+        self._follow(now_us, usual, outstanding, short_of, delivered)
         return outstanding + self._short_cohorts.share_to_come * short_of
 
-    def _unsent(
-        self,
-        silent: NDArray[np.intp],
-        bucket: NDArray[np.intp],
-        forecast: Float64s,
-        *,
-        cohort: NDArray[np.intp],
-        column: NDArray[np.intp],
-        short: Float64s,
-    ) -> tuple[int, Float64s]:
-        """Return from which cohort on rows of silent partitions are outstanding, and how many besides ``short``."""
-        first, shares = self._outstanding.shares(
-            silent, self._last_us[silent], self._profiles, self.start_us, bucket
-        )
-        unsent = shares * forecast[silent]
-        place = np.full(len(forecast), -1)
-        place[silent] = np.arange(len(silent))
-        both = (place[column] >= 0) & (cohort >= first) & (cohort < first + len(unsent))
-        unsent[cohort[both] - first, place[column[both]]] -= short[both]
-        total: Float64s = np.maximum(unsent, 0, out=unsent).sum(axis=1)
-        return first, total
+    def _missing_of_partitions(
+        self, place: NDArray[np.intp], forecast: Float64s, silent: NDArray[np.intp], usual: Float64s
+    ) -> tuple[Float64s, Float64s]:
+        """Return what partitions are short of, and how much of that is outstanding, shape (cohorts,) each.
+
+        A stall of one partition shows in that partition first, a burst over all of them in the sum.
+        """
+        cohort, column, short = self._short_of_partitions(place[: np.count_nonzero(usual)], forecast)
+        unsent = np.zeros(len(place))
+        if not len(cohort) and not len(silent):
+            return unsent, unsent.copy()
+        # What is outstanding from a partition that is silent, or that has sent no row of the cohort yet.
+        gone = self._open.counts[cohort, column - 1] == 0
+        if len(silent):
+            # Many partitions fall silent at once.
+            since_us, which = np.unique(self._last_us[silent], return_inverse=True)
+            bucket = delivered_bucket(since_us - self.start_us[:, None], self._trigger_us)
+            then = self._profiles.places(bucket)[:, which]
+            outstanding = self._profiles.outstanding(silent, since_us[which], place, then) * forecast[silent]
+            number = np.full(len(forecast), -1)
+            number[silent] = np.arange(len(silent))
+            is_silent = number[column] >= 0
+            also = outstanding[cohort[is_silent], number[column[is_silent]]]
+            short[is_silent] = np.maximum(short[is_silent] - also, 0)
+            unsent, gone = outstanding.sum(axis=1), gone | is_silent
+        missing = unsent + np.bincount(cohort, short, len(place))
+        return missing, unsent + np.bincount(cohort[gone], short[gone], len(place))
+
+    def _places(self, now_us: int) -> NDArray[np.intp]:
+        """Return the place in the profiles up to which each open cohort has been delivered by now, shape (cohorts,).
+
+        Decisions mostly come at the same time within a cohort, and then cohorts of the same age have the same one.
+        """
+        starts, version = self.start_us, self._profiles.version
+        newest_us = now_us - int(starts[-1])
+        if self._placed != (newest_us, version) or len(starts) > len(self._place_by_age):
+            age_us = newest_us + self._granule_us * np.arange(2 * len(starts) - 1, -1, -1)
+            self._place_by_age = self._profiles.places(delivered_bucket(age_us, self._trigger_us))
+            self._placed = newest_us, version
+        return self._place_by_age[-len(starts) :]
 
     def _follow(
-        self, now_us: int, bucket: NDArray[np.intp], outstanding: Float64s, short_of: Float64s
+        self, now_us: int, usual: Float64s, outstanding: Float64s, short_of: Float64s, delivered: Float64s
     ) -> None:
         """Follow what becomes of the cohorts that are short although nothing is outstanding."""
-        followed = delivered_bucket(now_us, self._short_cohorts.start_us, self._trigger_us)
+        followed = delivered_bucket(now_us - self._short_cohorts.start_us, self._trigger_us)
         outstanding_us = self.start_us[outstanding > 0]
-        self._short_cohorts.judge(now_us, self._delivered_of_stream(followed), outstanding_us)
+        self._short_cohorts.judge(now_us, delivered[self._profiles.places(followed)], outstanding_us)
         short = (short_of > 1) & (outstanding == 0)
-        self._short_cohorts.follow(
-            now_us,
-            self.start_us[short],
-            self._open.totals[short],
-            self._delivered_of_stream(bucket[short]),
-            short_of[short],
-        )
+        starts, totals = self.start_us[short], self._open.totals[short]
+        self._short_cohorts.follow(now_us, starts, totals, usual[short], short_of[short])
 
     def _short_of_partitions(
-        self, bucket: NDArray[np.intp], forecast: Float64s
+        self, place: NDArray[np.intp], forecast: Float64s
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], Float64s]:
         """Return cohorts, columns and by how much they are short, for partitions beyond chance, shape (short,) each.
 
@@ -244,16 +270,20 @@ class Missing:
         the young ones, and those that are short.
         """
         enough = np.ceil(forecast - self._chance(forecast))[1:]
-        counts = self._open.counts
-        expecting = np.flatnonzero(enough > 0)
-        if len(expecting) > _DENSE * len(enough) and enough.max() <= np.iinfo(counts.dtype).max:
+        counts = self._open.counts[: len(place)]
+        (expecting,) = (enough > 0).nonzero()
+        if not len(expecting):
+            return expecting, expecting, np.empty(0)
+        if len(expecting) > _DENSE * len(enough) and enough.max() <= self._open.limit:
             limit = np.maximum(enough, 0).astype(counts.dtype)
-            cohort, partition = np.divmod(np.flatnonzero(counts < limit), len(enough))
+            cohort, partition = np.divmod((counts < limit).reshape(-1).nonzero()[0], len(enough))
         else:
-            cohort, place = np.nonzero(counts[:, expecting] < enough[expecting])
-            partition = expecting[place]
+            cohort, which = (counts[:, expecting] < enough[expecting]).nonzero()
+            partition = expecting[which]
+        if not len(cohort):
+            return cohort, partition, np.empty(0)
         column = partition + 1
-        expected = self._delivered(bucket[cohort], column) * forecast[column]
+        expected = self._delivered(place[cohort], column) * forecast[column]
         short = expected - counts[cohort, partition]
         beyond = short > self._chance(expected, column)
         return cohort[beyond], column[beyond], short[beyond]
@@ -265,10 +295,10 @@ class Missing:
         silent = silent_partitions(pace * silence, silence)
         return silent + 1, silence[silent]
 
-    def _waited_for(self, now_us: int, longest: Float64s) -> NDArray[np.intp]:
+    def _waited_for(self, now_us: int, patience: Callable[[], Float64s]) -> NDArray[np.intp]:
         """Return the columns of the silent partitions, and forget those that have stopped."""
         silent, silence = self._silent(now_us)
-        stopped = silent[silence > longest[silent]]
+        stopped = silent[silence > patience()[silent]] if len(silent) else silent
         if not len(stopped):
             return silent
         self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
@@ -280,10 +310,10 @@ class Missing:
 
     def close(self, now_us: int, until_us: int) -> None:
         """Forget the cohorts that start before ``until_us``, and learn from them how uneven cohorts are."""
-        closed = int(np.searchsorted(self.start_us, until_us, side="left"))
+        closed = int(self.start_us.searchsorted(until_us))
         if not closed:
             return
-        whole = int(np.searchsorted(self.start_us[:closed], self._whole_from_us or 0))
+        whole = int(self.start_us[:closed].searchsorted(self._whole_from_us or 0))
         if whole < closed:
             self._learn_unevenness(now_us, slice(whole, closed))
         self._done_us = max(self._done_us, int(self.start_us[closed - 1]))
@@ -292,9 +322,8 @@ class Missing:
     def _learn_unevenness(self, now_us: int, closed: slice) -> None:
         """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
         forecast, totals = self._forecast(), self._open.totals[closed]
-        heard = np.ones(len(forecast), bool)
-        heard[self._silent(now_us)[0]] = False
-        counts = np.column_stack([totals, self._open.counts[closed]])
+        heard = ~_at(self._silent(now_us)[0], len(forecast))
+        counts = np.concatenate([totals[:, None], self._open.counts[closed]], axis=1)
         self._unevenness.add(counts, forecast, heard)
         self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
 
@@ -302,20 +331,12 @@ class Missing:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)
         return forecast
 
-    def _delivered(self, bucket: NDArray[np.intp], column: NDArray[np.intp]) -> Float64s:
-        """Return which share of its rows a cohort of a column has usually delivered up to a bucket, shape (pairs,)."""
-        if not len(column):
-            return np.empty(0)
-        looked_at = np.zeros(len(self._rows), bool)
-        looked_at[column] = True
-        row = np.cumsum(looked_at)[column] - 1
-        share: Float64s = self._profiles.delivered(np.flatnonzero(looked_at))[
-            row, self._profiles.places(bucket)
-        ]
+    def _delivered(self, place: NDArray[np.intp], column: NDArray[np.intp]) -> Float64s:
+        """Return which share of its rows a cohort of a column has usually delivered up to a place, shape (pairs,)."""
+        looked_at = _at(column, len(self._rows))
+        row = looked_at.cumsum()[column] - 1
+        share: Float64s = self._profiles.delivered(looked_at.nonzero()[0])[row, place]
         return share
-
-    def _delivered_of_stream(self, bucket: NDArray[np.intp]) -> Float64s:
-        return self._delivered(bucket, np.full(len(bucket), _STREAM))
 
     def _chance(self, expected: Float64s, column: Int64s | slice | int = _ALL) -> Float64s:
         """Return by how many rows chance alone may leave a partition short of what is expected of it."""
@@ -330,6 +351,7 @@ class Missing:
             self._unevenness.widen(partitions + 1)
             self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
             self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
+            self._stays = np.concatenate([self._stays, np.zeros(new, bool)])
             self._open.widen(partitions)
 
     def _open_cohorts(self, first_us: int, last_us: int) -> None:

@@ -15,6 +15,13 @@ from tidemark.models.live.learned import Arrays, checked
 from tidemark.models.live.policy import NO_BASE_US
 
 
+def pairs_up_to(watermark_us: int, key_us: Int64s, count: Int64s) -> int:
+    """Return how many pairs are late under a watermark; by distinct keys, ascending, at least one, (keys,) each."""
+    if key_us[0] > watermark_us:
+        return 0
+    return int(count[: key_us.searchsorted(watermark_us, side="right")].sum())
+
+
 class PlainSpark:
     """Counts what plain Spark would have lost.
 
@@ -41,7 +48,7 @@ class PlainSpark:
 
     def add(self, key_us: Int64s, count: Int64s) -> None:
         """Count the pairs of that batch by distinct keys, ascending, shape (keys,) each."""
-        self.late += int(count[: np.searchsorted(key_us, self._judging_us, side="right")].sum())
+        self.late += pairs_up_to(self._judging_us, key_us, count)
 
     def learned(self) -> Arrays:
         """Return what it would have lost."""

@@ -10,7 +10,7 @@ Everything is measured in triggers and keys, so a stream with all its times scal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from tidemark.models.base.operators import Int64s, RowLevel, SessionWindow, Time
 from tidemark.models.base.target import PPM, format_target
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.budget import Account, RuleChoice, RuleChooser
+from tidemark.models.live.cohorts import first_places, places_in, summed
 from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.learning import GoodWindows, learning_of
 from tidemark.models.live.missing import Missing
-from tidemark.models.live.plain import PlainSpark
+from tidemark.models.live.plain import PlainSpark, pairs_up_to
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
 from tidemark.models.live.stream_clock import STREAM, StreamClock
@@ -143,26 +144,27 @@ class Tidemark:
         past_us = seen.event_us[seen.event_us <= seen.now_us]
         self._plain.read(seen.now_us, int(past_us.max(initial=NO_BASE_US)))
         event_us, key_us = self._counted_by(seen)
+        latest_us = seen.now_us + self._operator.span_us
         # Future-dated rows are never late, and show nothing about late rows.
-        near = key_us <= seen.now_us + self._future_us + self._operator.span_us
-        if not len(key_us) or not near.any():
+        near = key_us <= latest_us + self._future_us
+        if not near.any():
             return
         self._clock.feed.observe(seen)
         self._resting = False
-        begun = key_us[key_us <= seen.now_us + self._operator.span_us]
-        self._newest_key_us = max(self._newest_key_us, int(begun.max(initial=NO_BASE_US)))
+        key, count = summed(key_us[near], seen.count[near])
+        begun = key[: key.searchsorted(latest_us, side="right")]
+        if len(begun):
+            self._newest_key_us = max(self._newest_key_us, int(begun[-1]))
         if self._is_start(seen.now_us) or not representative:
             return
-        key, where = np.unique(key_us[near], return_inverse=True)
-        count = np.bincount(where, weights=seen.count[near]).astype(np.int64)
         if self._good_windows is not None:
             judging = np.append(self._rules.judging_us(seen.now_us), self._judging_us)
             self._good_windows.add(key, count, judging)
         self._rules.add(seen.now_us, clock_us, key, count)
         self._plain.add(key, count)
-        self._late += int(count[: np.searchsorted(key, self._judging_us, side="right")].sum())
-        once = near & (key_us == self._first_key(event_us))
-        if once.any():
+        self._late += pairs_up_to(self._judging_us, key, count)
+        once = near if self._operator.max_keys == 1 else near & (key_us == self._first_key(event_us))
+        if once is near or once.any():
             self._missing.add(stream_us, seen.partition[once], event_us[once], seen.count[once])
 
     def rest(self) -> None:
@@ -324,7 +326,7 @@ class Tidemark:
         self._advance(stream_us)
         self._rules.close(now_us)
         self._missing.close(stream_us, self._rules.waits.settled_us - self._operator.span_us + 1)
-        missing = self._missing_by_key(stream_us, self._clock.patience(longest))
+        missing = self._missing_by_key(stream_us, lambda: self._clock.patience(longest))
         age = self.age_triggers
         self._rules.decide(stream_us, in_force_us, clock_us, missing, elapsed=age, longest_hold=longest)
         self._choice = self._budget.choose(stream_us, self._account(), self._rules.waits.latency(now_us))
@@ -346,25 +348,24 @@ class Tidemark:
         self._pending.append((in_force_us, self._watermark_us))
         self._decided_us = now_us
 
-    def _missing_by_key(self, now_us: int, longest: Float64s) -> Float64s:
+    def _missing_by_key(self, now_us: int, patience: Callable[[], Float64s]) -> Float64s:
         """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
-        missing = self._missing.shortfall(now_us, longest)
-        short = np.flatnonzero(missing)
+        missing = self._missing.shortfall(now_us, patience)
+        (short,) = missing.nonzero()
         if not len(short):
             return np.zeros(len(self._rules.waits.key_us))
         first = self._first_key(self._missing.start_us[short])
-        self._rules.waits.open(np.unique(first))
+        self._rules.waits.open(first[first_places(first)])
         keys = self._rules.waits.key_us
         if not len(keys):
             return np.zeros(0)
-        at = np.minimum(np.searchsorted(keys, first), len(keys) - 1)
-        open_ = keys[at] == first
-        return np.bincount(at[open_], weights=missing[short][open_], minlength=len(keys)).astype(np.float64)
+        at, open_ = places_in(keys, first)
+        return np.bincount(at[open_], missing[short][open_], len(keys)).astype(np.float64)
 
     def _account(self) -> Account:
         rules = self._rules
         pairs_a_key = rules.rows_a_key(self.age_triggers)
-        ahead_us = np.maximum(rules.watermark_us - np.maximum(self._watermark_us, rules.waits.done_us), 0)
+        ahead_us = np.maximum(rules.watermark_us - max(self._watermark_us, rules.waits.done_us), 0)
         ahead = ahead_us / self._span_us
         lost, mass, by_rule = float(self._late), float(rules.pairs), rules.late
         at_stake, to_come, by_cycle = rules.at_stake, rules.to_come, rules.to_come_by_cycle

@@ -30,8 +30,11 @@ SPAN = 10
 RATE = 80
 """Rows of each partition in a cohort."""
 
-LONGEST = np.full(2_000, 100.0)
-"""Triggers of silence after which each partition has stopped."""
+
+def patience() -> NDArray[np.float64]:
+    """Return the triggers of silence after which each partition has stopped."""
+    return np.full(2_000, 100.0)
+
 
 NONE_BEHIND = np.zeros(1, bool)
 
@@ -99,7 +102,7 @@ def watched(
         if now in counts:
             where, start, count = np.array(counts[now], np.int64).T
             watch.add(now * SECOND, where, start * SECOND, count)
-        short = watch.shortfall(now * SECOND, LONGEST)
+        short = watch.shortfall(now * SECOND, patience)
         yield Glance(now, watch.start_us // SECOND, short)
         watch.close(now * SECOND, (now - closes_after) * SECOND)
 
@@ -181,6 +184,17 @@ def test_what_is_kept_from_one_trigger_to_the_next_is_what_is_found_anew(seed: i
         assert shown.short == pytest.approx(every_cell(watch, shown.now * SECOND), rel=1e-5, abs=1e-5)
         found += bool(shown.total > 0)
     assert found > 20
+
+
+def test_decisions_at_any_time_within_a_cohort_find_what_is_missing_then() -> None:
+    """Cohorts of one age have delivered the same share, as long as decisions come at one time within a cohort."""
+    watch, dice = Missing(SECOND, SECOND, SPAN), np.random.default_rng(4)
+    for shown in watched(200, stall(100, 130, 0), rates=(80.0, 20.0), missing=watch):
+        for later_us in np.sort(dice.integers(0, SECOND, 2)).tolist():
+            now_us = shown.now * SECOND + later_us
+            found = watch.shortfall(now_us, patience)
+            # Shares of silent partitions are kept in single precision.
+            assert found == pytest.approx(every_cell(watch, now_us), rel=1e-5, abs=1e-5)
 
 
 # -- what is missing is seen ---------------------------------------------------------------------------------
@@ -323,7 +337,7 @@ def test_hardly_anything_is_missed_while_a_stream_of_packs_begins(pack: int) -> 
             sent = np.flatnonzero(rows)
             if len(sent):
                 watch.add(now * SECOND, sent, np.full(len(sent), (now - 1) * SECOND), rows[sent])
-            looks += bool(watch.shortfall(now * SECOND, LONGEST).any())
+            looks += bool(watch.shortfall(now * SECOND, patience).any())
             watch.close(now * SECOND, (now - 5) * SECOND)
     assert looks <= 0.03 * 10 * 120
 
@@ -335,7 +349,7 @@ def test_a_stream_met_in_its_midst_misses_nothing_of_what_came_before() -> None:
         watch.advance(1, NONE_BEHIND)
         starts = np.arange(now - 40, now) if now == 100 else np.array([now - 1])
         watch.add(now * SECOND, 0 * starts, starts * SECOND, 0 * starts + 50)
-        assert not watch.shortfall(now * SECOND, LONGEST).any(), f"{now - 100} s after the start"
+        assert not watch.shortfall(now * SECOND, patience).any(), f"{now - 100} s after the start"
 
 
 @pytest.mark.parametrize("lag", [5.0, 20.0, 47.0])
@@ -402,7 +416,7 @@ def test_no_more_cohorts_are_kept_than_stated_even_if_nothing_is_closed() -> Non
         watch.advance(1, NONE_BEHIND)
         starts = np.arange(now, now + 100) * SECOND
         watch.add((now + 100) * SECOND, np.zeros(100, np.int64), starts, np.full(100, 3, np.int64))
-        assert len(watch.shortfall((now + 100) * SECOND, LONGEST)) == len(watch.start_us) <= MAX_COHORTS
+        assert len(watch.shortfall((now + 100) * SECOND, patience)) == len(watch.start_us) <= MAX_COHORTS
     assert len(watch.start_us) == MAX_COHORTS
     np.testing.assert_array_equal(np.diff(watch.start_us), SECOND)
 
@@ -426,7 +440,7 @@ def test_a_row_dated_ahead_opens_no_cohort(ahead: int) -> None:
     before = watch.start_us.copy()
     watch.add(100 * SECOND, np.array([0]), np.array([(100 + ahead) * SECOND]), np.array([1]))
     np.testing.assert_array_equal(watch.start_us, before)
-    assert not watch.shortfall(100 * SECOND, LONGEST).any()
+    assert not watch.shortfall(100 * SECOND, patience).any()
 
 
 def test_rows_of_a_cohort_that_was_closed_do_not_open_it_again() -> None:
