@@ -299,7 +299,9 @@ class Cycles:
     def closing_age(self, triggers_a_row: Float64s) -> Float64s:
         """Return the age at which keys close now so that no cycle loses what is worth waiting for, shape (prices,)."""
         none = np.zeros(len(triggers_a_row))
-        oldest: Float64s = np.max([none, *(cycle.closing_age(triggers_a_row) for cycle in self._known)], axis=0)
+        oldest: Float64s = np.max(
+            [none, *(cycle.closing_age(triggers_a_row) for cycle in self._known)], axis=0
+        )
         return oldest
 
     def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s | None:

@@ -39,7 +39,8 @@ _STREAM = 0
 
 _ALL = slice(None)
 
-_NEVER_US = 2**62
+NEVER_US = 2**62
+"""A time that never comes."""
 
 _DENSE = 0.25
 """Share of the partitions from which on comparing all of them is faster than picking some out."""
@@ -68,9 +69,13 @@ class Missing:
         self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
         self._span_totals = SpanTotals(granule_us, cohorts)
         self._short_cohorts = ShortCohorts(granule_us, cohorts)
+        self._catching_up = np.zeros(1, bool)
+        """Partitions that were silent, and send what they did not since; shape (partitions + 1,)."""
+        self._since_us = np.zeros(1, np.int64)
+        """The newest event time of those that catch up, else wall time of the newest rows, shape (partitions + 1,)."""
         self._last_us = np.zeros(1, np.int64)
         """Wall time of the newest batch with rows, shape (partitions + 1,)."""
-        self._learned_from_us = np.full(1, -_NEVER_US)
+        self._learned_from_us = np.full(1, -NEVER_US)
         """Start of the first cohort that shows each partition's pace, after it stopped, shape (partitions + 1,)."""
         self.stopped = False
         self._stays = np.zeros(1, bool)
@@ -79,7 +84,7 @@ class Missing:
         self._placed = 0, -1
         """Age of the newest cohort in microseconds, and version of the profiles, for which places by age are known."""
         self._place_by_age: NDArray[np.intp] = np.empty(0, np.intp)
-        self._done_us = -_NEVER_US
+        self._done_us = -NEVER_US
         self._whole_from_us: int | None = None
 
     @property
@@ -117,8 +122,9 @@ class Missing:
         self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
-        self._last_us, self._stays = np.zeros(columns, np.int64), np.zeros(columns, bool)
-        self._learned_from_us = np.full(columns, -_NEVER_US)
+        self._last_us, self._since_us = np.zeros((2, columns), np.int64)
+        self._stays, self._catching_up = np.zeros((2, columns), bool)
+        self._learned_from_us = np.full(columns, -NEVER_US)
         self._open.widen(columns - 1)
 
     def advance(self, triggers: int, outstanding: NDArray[np.bool_]) -> None:
@@ -142,9 +148,10 @@ class Missing:
         """Count rows, each once."""
         self._know_partitions(int(partition.max()) + 1)
         if self._whole_from_us is None:
-            self._last_us[:] = now_us  # the partitions of an earlier run have not been silent before it
-        self._last_us[partition + 1] = now_us
-        self._last_us[_STREAM] = now_us
+            # The partitions of an earlier run have not been silent before it.
+            self._last_us[:] = self._since_us[:] = now_us
+        self._last_us[partition + 1] = self._last_us[_STREAM] = now_us
+        self._since_us[partition + 1] = now_us
         if self._whole_from_us is None:
             # Cohorts already under way when the stream was first seen are incomplete.
             begun = start_us[start_us <= now_us]
@@ -169,7 +176,7 @@ class Missing:
     def _learn(self, now_us: int, partition: Int64s, start_us: Int64s, count: Int64s) -> None:
         """Learn the usual rows from cohorts that were seen whole: an earlier backlog does not show the pace."""
         column = partition + 1
-        returned = column[self._stays[column] | (self._learned_from_us[column] == _NEVER_US)]
+        returned = column[self._stays[column] | (self._learned_from_us[column] == NEVER_US)]
         self._learned_from_us[returned] = now_us
         whole = start_us >= np.maximum(self._learned_from_us[column], self._whole_from_us or 0)
         column, rows = column[whole], count[whole]
@@ -177,7 +184,9 @@ class Missing:
         self._rows += np.bincount(column, rows, len(self._rows))
         self._rows[_STREAM] += rows.sum()
 
-    def shortfall(self, now_us: int, patience: Callable[[], Float64s]) -> Float64s:
+    def shortfall(
+        self, now_us: int, patience: Callable[[], Float64s], behind_us: Int64s | None = None
+    ) -> Float64s:
         """Return how many rows each open cohort is missing, 0 within what chance allows, shape (cohorts,).
 
         Cohorts without any row are open too, up to the wall clock: when all partitions are silent, their rows are
@@ -186,13 +195,17 @@ class Missing:
         Args:
             now_us: the stream's time, in microseconds.
             patience: returns for how many triggers each column may be silent before it has stopped, shape (columns,).
+            behind_us: newest event time read of each column that is behind the clock, of others a time that never
+                comes, in microseconds, shape (columns,); None where none is.
         """
         if not len(self.start_us):
             return np.empty(0)
         oldest_us = int(self.start_us[0])
         self._open_cohorts(oldest_us, now_us - (now_us - oldest_us) % self._granule_us)
         starts, totals = self.start_us, self._open.totals
+        self._catch_up(behind_us)
         silent = self._waited_for(now_us, patience)
+        self._catching_up[silent] = True
         forecast, place = self._forecast(), self._places(now_us)
         delivered = self._profiles.delivered_of_stream()
         usual = delivered[place]
@@ -209,6 +222,19 @@ class Missing:
         self._follow(now_us, usual, outstanding, short_of, delivered)
         return outstanding + self._short_cohorts.share_to_come * short_of
 
+    def _catch_up(self, behind_us: Int64s | None) -> None:
+        """Let those that were silent and are behind be silent still since the newest event time that they have sent.
+
+        A source that was cut off sends in order what it held, so its first row does not end what is outstanding.
+        """
+        self._since_us = self._last_us.copy()
+        if behind_us is None:
+            self._catching_up[:] = False
+            return
+        behind_us = behind_us[: len(self._last_us)]
+        self._catching_up &= behind_us < NEVER_US
+        np.minimum(self._since_us, behind_us, out=self._since_us, where=self._catching_up)
+
     def _missing_of_partitions(
         self, place: NDArray[np.intp], forecast: Float64s, silent: NDArray[np.intp], usual: Float64s
     ) -> tuple[Float64s, Float64s]:
@@ -224,7 +250,7 @@ class Missing:
         gone = self._open.counts[cohort, column - 1] == 0
         if len(silent):
             # Many partitions fall silent at once.
-            since_us, which = np.unique(self._last_us[silent], return_inverse=True)
+            since_us, which = np.unique(self._since_us[silent], return_inverse=True)
             bucket = delivered_bucket(since_us - self.start_us[:, None], self._trigger_us)
             then = self._profiles.places(bucket)[:, which]
             outstanding = self._profiles.outstanding(silent, since_us[which], place, then) * forecast[silent]
@@ -288,25 +314,27 @@ class Missing:
         beyond = short > self._chance(expected, column)
         return cohort[beyond], column[beyond], short[beyond]
 
-    def _silent(self, now_us: int) -> tuple[NDArray[np.intp], Float64s]:
-        """Return the columns of the silent partitions, and for how many triggers each has been silent."""
-        silence = (now_us - self._last_us[1:]) / self._trigger_us
+    def _silent(self, now_us: int) -> NDArray[np.intp]:
+        """Return the columns of the silent partitions."""
+        silence = (now_us - self._since_us[1:]) / self._trigger_us
         pace = self._forecast()[1:] * self._cohorts_per_trigger / self._unevenness.ratio[1:]
-        silent = silent_partitions(pace * silence, silence)
-        return silent + 1, silence[silent]
+        return silent_partitions(pace * silence, silence) + 1
 
     def _waited_for(self, now_us: int, patience: Callable[[], Float64s]) -> NDArray[np.intp]:
         """Return the columns of the silent partitions, and forget those that have stopped."""
-        silent, silence = self._silent(now_us)
-        stopped = silent[silence > patience()[silent]] if len(silent) else silent
+        silent = self._silent(now_us)
+        if not len(silent):
+            return silent
+        silence = (now_us - self._last_us[silent]) / self._trigger_us
+        stopped = silent[silence > patience()[silent]]
         if not len(stopped):
             return silent
         self._rows[_STREAM] = max(self._rows[_STREAM] - self._rows[stopped].sum(), 0)
         self._rows[stopped] = 0
         # What it sends when it returns may be a backlog, which does not show its pace.
-        self._learned_from_us[stopped] = _NEVER_US
+        self._learned_from_us[stopped] = NEVER_US
         self.stopped = True
-        return self._silent(now_us)[0]
+        return self._silent(now_us)
 
     def close(self, now_us: int, until_us: int) -> None:
         """Forget the cohorts that start before ``until_us``, and learn from them how uneven cohorts are."""
@@ -322,7 +350,7 @@ class Missing:
     def _learn_unevenness(self, now_us: int, closed: slice) -> None:
         """Learn from cohorts that were seen whole; how a partition stalls says nothing of how uneven it is."""
         forecast, totals = self._forecast(), self._open.totals[closed]
-        heard = ~_at(self._silent(now_us)[0], len(forecast))
+        heard = ~_at(self._silent(now_us), len(forecast))
         counts = np.concatenate([totals[:, None], self._open.counts[closed]], axis=1)
         self._unevenness.add(counts, forecast, heard)
         self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
@@ -350,7 +378,9 @@ class Missing:
             self._rows = np.concatenate([self._rows, np.zeros(new)])
             self._unevenness.widen(partitions + 1)
             self._last_us = np.concatenate([self._last_us, np.zeros(new, np.int64)])
-            self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -_NEVER_US)])
+            self._since_us = np.concatenate([self._since_us, np.zeros(new, np.int64)])
+            self._catching_up = np.concatenate([self._catching_up, np.zeros(new, bool)])
+            self._learned_from_us = np.concatenate([self._learned_from_us, np.full(new, -NEVER_US)])
             self._stays = np.concatenate([self._stays, np.zeros(new, bool)])
             self._open.widen(partitions)
 

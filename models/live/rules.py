@@ -178,7 +178,7 @@ class RuleSet:
         for force_us, watermark in self._decided:
             if force_us > now_us:
                 break
-            in_force = np.maximum(in_force, watermark)
+            in_force = watermark  # it never moves back
         self.waits.close(now_us, in_force)
 
     def decide(

@@ -23,7 +23,7 @@ from tidemark.models.live.cohorts import first_places, places_in, summed
 from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.learning import GoodWindows, learning_of
-from tidemark.models.live.missing import Missing
+from tidemark.models.live.missing import NEVER_US, Missing
 from tidemark.models.live.plain import PlainSpark, pairs_up_to
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
@@ -350,7 +350,9 @@ class Tidemark:
 
     def _missing_by_key(self, now_us: int, patience: Callable[[], Float64s]) -> Float64s:
         """Return how many rows each open key is missing, shape (keys,); keys that miss all their rows are opened."""
-        missing = self._missing.shortfall(now_us, patience)
+        feed = self._clock.feed
+        behind_us = np.where(feed.behind, feed.base_us, NEVER_US) if feed.some_behind else None
+        missing = self._missing.shortfall(now_us, patience, behind_us)
         (short,) = missing.nonzero()
         if not len(short):
             return np.zeros(len(self._rules.waits.key_us))
