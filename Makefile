@@ -76,7 +76,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark migration lock archive jar wheel release manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock archive jar wheel release manifests docs picture tools jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -194,13 +194,16 @@ bench-policy: $(STAMP) ## the live policy beside its yardsticks, over hours; goe
 	@PYTHONPATH=tests $(BIN)/python -m support.policy_bench $(ARGS)
 
 # Flink has an environment of its own; where it cannot be had, the tables are without it.
-benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kafka's; twenty minutes (ARGS=--record)
+benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kafka's; twenty minutes (ARGS="day --record": an hour)
 	@[ build/flink/.ready -nt tests/bench/nexmark/requirements.txt ] || { \
 		echo "installing Flink into build/flink (a minute or two)"; \
 		$(BIN)/python -m venv --clear build/flink && build/flink/bin/python -m pip --disable-pip-version-check --quiet \
 			install -r tests/bench/nexmark/requirements.txt && touch build/flink/.ready; \
 	} || true
 	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark $(ARGS)
+
+figure: $(STAMP) ## write docs/day-*.svg and .png from the day that `make benchmark ARGS="day --record"` recorded
+	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark.figure
 
 migration: $(STAMP) ## write the first migration from the tables; until 0.1 is released
 	@PYTHONPATH=tests $(BIN)/python -m support.first_migration

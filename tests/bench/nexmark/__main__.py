@@ -1,155 +1,134 @@
 """The benchmark: Nexmark's bids counted by real Spark, by Spark with Tidemark, and by real Flink; prints its tables.
 
-    make benchmark
-    make benchmark ARGS=--record    # keeps them for docs/explanation/proof.md
+    make benchmark                      # the short stage
+    make benchmark ARGS=day             # a working day, played 30 times as fast
+    make benchmark ARGS="day --record"  # keeps them for docs/explanation/proof.md and `make figure`
 
-Spark's three queries read one stream side by side, then Flink's two read it again: the same bids at the same pace.
+Systems of one group (``stages.py``) read one stream side by side; the next group reads it again: the same bids at the
+same pace.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyspark
 
-from tidemark.models.backtest.arrivals import Arrivals
-from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
-from tidemark.models.backtest.flink import Flink
-from tidemark.models.backtest.yardstick import fixed_hindsight, flink_hindsight
-from tidemark.models.base.operators import tumbling
-from tidemark.models.live.policy import Setup
 from tidemark.spark_jobs.demo.kafka_broker import KafkaBroker
 from tidemark.spark_jobs.demo.kafka_jars import KAFKA_VERSION
 
-from bench.nexmark.bids import COUNTED_S, PARTITIONS, WINDOW_S, Bids, make_bids
-from bench.nexmark.feed import Sent, read_results, send_bids
-from bench.nexmark.figures import BENCHMARK, PART_S, benchmark_tables, figures_of
+from bench.nexmark.bids import PARTITIONS, Bids
+from bench.nexmark.feed import read_results, send_bids
+from bench.nexmark.figures import dropped_by_step, figures_of
 from bench.nexmark.in_flink import FLINK_TICK_MS, flink_python, flink_version, running_flink
-from bench.nexmark.in_spark import SPARK_TRIGGER_S, fixed, running_spark, running_tidemark, slowest_batch_s
-
-TARGET_PPM = 995_000
-GUESS_US = 10_000_000
-"""The bound of somebody who knows no delays: as long as a window."""
+from bench.nexmark.in_spark import SPARK_TRIGGER_S, Watermark, fixed, running_spark, running_tidemark
+from bench.nexmark.stages import STAGES, Stage
+from bench.nexmark.systems import TARGET_PPM, Systems, systems_of
+from bench.nexmark.tables import benchmark_tables
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it, print its tables, and keep them when asked to."""
-    if arguments not in ([], ["--record"]):
-        sys.exit(f"{' '.join(arguments)}: the only option is --record")
-    began, bids = time.monotonic(), make_bids()
-    with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as folder, KafkaBroker() as kafka:
-        print("Spark with three watermarks: ten minutes", file=sys.stderr)
-        found = _in_spark(Path(folder), kafka, bids)
-        versions = {"Spark": pyspark.__version__, "Kafka": KAFKA_VERSION}
-        if (python := flink_python()) is None:
-            print("Flink is not in build/flink, so that its lines are missing", file=sys.stderr)
-        else:
-            print("Flink with two watermarks: ten minutes", file=sys.stderr)
-            flink = _in_flink(Path(folder), kafka, bids, python)
-            versions["Flink"] = flink_version()
-            found = {**found, **flink, "systems": found["systems"] + flink["systems"]}
-    record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}",
-        "load": round(os.getloadavg()[2], 1),
-        "versions": versions,
-        "target_ppm": TARGET_PPM,
-        "counted_s": COUNTED_S,
-        "part_s": PART_S,
-        "trigger_s": SPARK_TRIGGER_S,
-        "flink_tick_ms": FLINK_TICK_MS,
-        "minutes": round((time.monotonic() - began) / 60, 1),
-        **found,
-    }
-    if arguments:
-        BENCHMARK.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    """Run a stage, print its tables, and keep them when asked to."""
+    parser = argparse.ArgumentParser(prog="make benchmark ARGS=", description=__doc__)
+    parser.add_argument("stage", nargs="?", choices=STAGES, default="short")
+    parser.add_argument("--record", action="store_true", help="keep what is found for the documents")
+    asked = parser.parse_args(arguments)
+    stage = STAGES[asked.stage]
+    record = run_stage(stage)
+    if asked.record:
+        lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in record.items())
+        stage.record.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(benchmark_tables(record))
     return 0
 
 
-def _in_spark(folder: Path, kafka: KafkaBroker, bids: Bids) -> dict[str, Any]:
-    best_us, _ = fixed_hindsight(*_problem(bids, SPARK_TRIGGER_S * 1_000_000))
-    with running_tidemark(folder / "controller", GUESS_US // 1_000, TARGET_PPM) as steered:
-        watermarks = {
-            "spark-guess": fixed(GUESS_US // 1_000),
-            "spark-best": fixed(best_us // 1_000),
-            "tidemark": steered,
-        }
-        topic = _topics(kafka, "bids-spark", watermarks)
-        with running_spark(folder / "spark", kafka.bootstrap_servers, topic, watermarks) as queries:
-            sent = send_bids(bids, topic, kafka.bootstrap_servers, list(watermarks))
-            slowest_s = max(slowest_batch_s(query, sent.begin_us) for query in queries)
-    names = {
-        "spark-guess": ("Spark", _guess()),
-        "spark-best": ("Spark", _best(best_us)),
-        "tidemark": (
-            "Spark with Tidemark",
-            f"steered to {TARGET_PPM / 10_000:g} %, from a start with that guess",
-        ),
-    }
+def run_stage(stage: Stage) -> dict[str, Any]:
+    """Run a stage and return what was found."""
+    began, bids, python = time.monotonic(), stage.make(), flink_python()
+    if python is None:
+        print("Flink is not in build/flink, so that its lines are missing", file=sys.stderr)
+    systems = systems_of(stage, bids, with_flink=python is not None)
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as folder, KafkaBroker() as kafka:
+        for number, group in enumerate(systems.groups):
+            print(f"{', '.join(group)}: {stage.counted_s / 60 + 2:.0f} minutes", file=sys.stderr)
+            found.append(_run_group(stage, bids, systems, group, kafka, Path(folder) / f"{number}"))
+    versions = {"Spark": pyspark.__version__, "Kafka": KAFKA_VERSION}
     return {
-        "spark_slowest_batch_s": slowest_s,
-        "spark_behind_s": round(sent.behind_s, 3),
-        "systems": _figures(kafka, bids, sent, names),
+        "stage": stage.name,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}",
+        "load": round(os.getloadavg()[2], 1),
+        "versions": versions if python is None else {**versions, "Flink": flink_version()},
+        "target_ppm": TARGET_PPM,
+        "speed": stage.speed,
+        "counted_s": stage.counted_s,
+        "part_s": stage.part_s,
+        "step_s": stage.step_s,
+        "trigger_s": SPARK_TRIGGER_S,
+        "flink_tick_ms": FLINK_TICK_MS,
+        "minutes": round((time.monotonic() - began) / 60, 1),
+        "behind_s": max(one["behind_s"] for one in found),
+        "slowest_batch_s": max(one["slowest_batch_s"] for one in found),
+        "slow_batches": max(one["slow_batches"] for one in found),
+        "systems": [system for one in found for system in one["systems"]],
     }
 
 
-def _in_flink(folder: Path, kafka: KafkaBroker, bids: Bids, python: Path) -> dict[str, Any]:
-    best, _ = flink_hindsight(*_problem(bids, FLINK_TICK_MS * 1_000))
-    settings = {"flink-guess": Flink(GUESS_US), "flink-best": best}
-    topic = _topics(kafka, "bids-flink", settings)
-    with running_flink(python, folder / "flink", kafka.bootstrap_servers, topic, settings):
-        sent = send_bids(bids, topic, kafka.bootstrap_servers, list(settings))
-    idle = "" if best.idle_us is None else f", partitions idle after {best.idle_us / 1e6:g} s"
-    names = {"flink-guess": ("Flink", _guess()), "flink-best": ("Flink", _best(best.bound_us) + idle)}
-    return {"flink_behind_s": round(sent.behind_s, 3), "systems": _figures(kafka, bids, sent, names)}
-
-
-def _guess() -> str:
-    return f"{GUESS_US / 1e6:g} s, a guess"
-
-
-def _best(bound_us: int) -> str:
-    return f"{bound_us / 1e6:.1f} s, the best constant in hindsight"
-
-
-def _problem(bids: Bids, tick_us: int) -> tuple[Arrivals, Setup]:
-    """Return what the best constant is looked for in."""
-    setup = Setup(operator=tumbling(f"{WINDOW_S} seconds"), trigger_us=tick_us, target_ppm=TARGET_PPM)
-    builder = ArrivalsBuilder(setup)
-    # Any begin that is one of windows and triggers, as that of the stream.
-    event_us, arrival_us = ((time_s * 1e6).astype(int) for time_s in (bids.event_s, bids.arrival_s))
-    builder.add(event_us, arrival_us, bids.partition, PARTITIONS)
-    return builder.build(), setup
-
-
-def _topics(kafka: KafkaBroker, bids: str, results: Iterable[str]) -> str:
-    kafka.create_topic(bids, PARTITIONS)
-    for each in results:
-        kafka.create_topic(each, 1, "LogAppendTime")
-    return bids
-
-
-def _figures(
-    kafka: KafkaBroker, bids: Bids, sent: Sent, names: Mapping[str, tuple[str, str]]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "system": system,
-            "watermark": watermark,
-            **figures_of(bids, sent.begin_us, read_results(topic, kafka.bootstrap_servers)),
+def _run_group(
+    stage: Stage, bids: Bids, systems: Systems, group: Sequence[str], kafka: KafkaBroker, folder: Path
+) -> dict[str, Any]:
+    """Run systems side by side."""
+    folder.mkdir()
+    topic, servers = f"bids-{folder.name}", kafka.bootstrap_servers
+    kafka.create_topic(topic, PARTITIONS)
+    for name in group:
+        kafka.create_topic(name, 1, "LogAppendTime")
+    with ExitStack() as running:
+        watermarks: dict[str, Watermark] = {
+            name: fixed(systems.bound_ms[name]) for name in group if name in systems.bound_ms
         }
-        for topic, (system, watermark) in names.items()
-    ]
+        for name in group:
+            if (mode := systems.modes.get(name)) is not None:
+                steered = running_tidemark(
+                    folder / name, mode, round(stage.guess_s * 1_000), TARGET_PPM, stage.speed
+                )
+                watermarks[name] = running.enter_context(steered)
+        batches = running.enter_context(running_spark(folder / "spark", servers, topic, watermarks))
+        flinks = {name: systems.flinks[name] for name in group if name in systems.flinks}
+        python = flink_python()
+        if flinks and python is not None:
+            running.enter_context(running_flink(python, folder / "flink", servers, topic, flinks))
+        sent = send_bids(bids, topic, servers, list(group))
+        found = batches()
+    own = {name: [one for one in all_ if one.begin_us >= sent.begin_us] for name, all_ in found.items()}
+    took_s = [one.took_s for all_ in own.values() for one in all_]
+    return {
+        "behind_s": round(sent.behind_s, 3),
+        "slowest_batch_s": max(took_s, default=0),
+        "slow_batches": sum(one > SPARK_TRIGGER_S for one in took_s) / max(len(took_s), 1),
+        "systems": [
+            {
+                "name": name,
+                "system": systems.engine(name),
+                "watermark": systems.about[name],
+                **figures_of(bids, sent.begin_us, read_results(name, servers), stage.part_s, stage.step_s),
+                **dropped_by_step(own.get(name, []), sent.begin_us, stage.counted_s, stage.step_s),
+            }
+            for name in group
+        ],
+    }
 
 
 if __name__ == "__main__":

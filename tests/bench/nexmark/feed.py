@@ -17,6 +17,9 @@ from support.patience import PATIENCE_S
 __all__ = ["Sent", "read_results", "send_bids"]
 
 
+_WARMED_BY_S = 480
+
+
 class Sent(NamedTuple):
     """When the bids were sent."""
 
@@ -27,9 +30,10 @@ class Sent(NamedTuple):
 
 
 def send_bids(bids: Bids, topic: str, servers: str, systems: Sequence[str]) -> Sent:
-    """Send bids with the stream's own delays until each of the systems has answered, then the stream, at its pace."""
+    """Send bids with the stream's first delays until each of the systems has answered, then the stream, at its pace."""
     producer = Producer({"bootstrap.servers": servers})
-    delays_s = (bids.arrival_s - bids.event_s)[bids.counted]
+    first = bids.event_s < min(_WARMED_BY_S, bids.counted_s)
+    delays_s = (bids.arrival_s - bids.event_s)[first]
     begin_s = _warmed_up(producer, topic, servers, systems, delays_s)
     behind_s = 0.0
     columns = (bids.arrival_s, bids.partition, bids.auction, bids.bidder, bids.price, bids.event_s)

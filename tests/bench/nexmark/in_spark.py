@@ -4,53 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from threading import Thread
+from typing import Literal, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.spark_jobs import adaptive_watermark
+from tidemark.spark_jobs import AdaptiveQuery, adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
+from tidemark.spark_jobs.restart.restart_rule import DEFAULT_COOLDOWN_S
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.java import ensure_java
 
 from bench.nexmark.bids import WINDOW_S
 from support.policies import at_once
 
-__all__ = ["SPARK_TRIGGER_S", "fixed", "running_spark", "running_tidemark", "slowest_batch_s"]
+__all__ = ["SPARK_TRIGGER_S", "Batch", "Watermark", "fixed", "running_spark", "running_tidemark"]
 
 SPARK_TRIGGER_S = 2
-_CEILING = "2 minutes"
+_CEILING, _COOLDOWN_MS = "2 minutes", 3_600_000
+_TASKS = 8
+"""At once, more than there are cores: a task that reads the few rows of a quiet time mostly waits for Kafka."""
 
-Watermark = Callable[[DataFrame], DataFrame]
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """What stands in the query in place of ``withWatermark``."""
+
+    put_on: Callable[[DataFrame], DataFrame]
+    cooldown_s: float | None = None
+    """Shortest time between two restarts for a bound; None: it is never restarted."""
+
+
+class Batch(NamedTuple):
+    """What Spark says of one batch."""
+
+    begin_us: int
+    took_s: float
+    rows: int
+    dropped: int
+    """The sum of ``numRowsDroppedByWatermark``."""
 
 
 def fixed(bound_ms: int) -> Watermark:
     """Return Spark's own watermark."""
-    return lambda bids: bids.withWatermark("ts", f"{bound_ms} milliseconds")
+    return Watermark(lambda bids: bids.withWatermark("ts", f"{bound_ms} milliseconds"))
 
 
 @contextmanager
-def running_tidemark(folder: Path, bound_ms: int, target_ppm: int) -> Iterator[Watermark]:
-    """Start a controller that knows the target and nothing else; return the watermark that it steers."""
+def running_tidemark(
+    folder: Path, mode: Literal["Live", "Restart"], bound_ms: int, target_ppm: int, speed: int
+) -> Iterator[Watermark]:
+    """Start a controller that knows the target and nothing else; return the watermark that it steers.
+
+    The cooldowns of controller and job are as long as by default on a clock that is so many times as fast.
+    """
     folder.mkdir()
-    controller = ControllerProcess(folder, "nexmark", "bids")
+    job = f"nexmark-{mode.lower()}"
+    controller = ControllerProcess(folder, job, "bids")
     try:
         controller.wait_until_ready()
         controller.put("slo", {"target_ppm": target_ppm})
-        controller.put("policy", at_once("Live"))
-        yield adaptive_watermark(
+        controller.put("policy", at_once(mode, cooldown_ms=_COOLDOWN_MS // speed))
+        steered = adaptive_watermark(
             "ts",
             f"{bound_ms} milliseconds",
-            job="nexmark",
+            job=job,
             stream="bids",
-            mode="Live",
-            ceiling=_CEILING,
+            mode=mode,
+            ceiling=_CEILING if mode == "Live" else None,
             controller_url=controller.url,
         )
+        yield Watermark(steered, DEFAULT_COOLDOWN_S / speed if mode == "Restart" else None)
     finally:
         controller.stop()
 
@@ -58,33 +89,55 @@ def running_tidemark(folder: Path, bound_ms: int, target_ppm: int) -> Iterator[W
 @contextmanager
 def running_spark(
     folder: Path, servers: str, topic: str, watermarks: Mapping[str, Watermark]
-) -> Iterator[list[StreamingQuery]]:
-    """Run a query for each watermark, which writes into the topic of that name."""
+) -> Iterator[Callable[[], dict[str, list[Batch]]]]:
+    """Run a query for each watermark, which writes into the topic of that name.
+
+    What comes returns the batches so far by the name of the watermark, of those that are never restarted.
+    """
     ensure_java()
     confs = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
         **LOCAL_SPARK,
     }
-    spark = with_kafka(SparkSession.builder.master("local[2]").config(map=confs)).getOrCreate()
+    spark = with_kafka(SparkSession.builder.master(f"local[{_TASKS}]").config(map=confs)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    queries: dict[str, StreamingQuery] = {}
+    runners: list[tuple[AdaptiveQuery, Thread]] = []
+
+    def start(name: str) -> StreamingQuery:
+        return _start(spark, folder / name, servers, topic, name, watermarks[name].put_on)
+
     try:
-        yield [
-            _start(spark, folder / name, servers, topic, name, watermark)
-            for name, watermark in watermarks.items()
-        ]
+        for name, watermark in watermarks.items():
+            if watermark.cooldown_s is None:
+                queries[name] = start(name)
+            else:
+                runner = AdaptiveQuery(partial(start, name), cooldown_s=watermark.cooldown_s)
+                thread = Thread(target=runner.run, daemon=True)
+                thread.start()
+                runners.append((runner, thread))
+        yield lambda: {name: _batches(query) for name, query in queries.items()}
     finally:
         spark.sparkContext.setLogLevel("OFF")  # of batches that are ended halfway
+        for runner, thread in runners:
+            runner.stop()
+            thread.join()
         for query in spark.streams.active:
             query.stop()
         spark.stop()
 
 
 def _start(
-    spark: SparkSession, folder: Path, servers: str, topic: str, name: str, watermark: Watermark
+    spark: SparkSession,
+    folder: Path,
+    servers: str,
+    topic: str,
+    name: str,
+    put_on: Callable[[DataFrame], DataFrame],
 ) -> StreamingQuery:
     value = F.from_json(F.col("value").cast("string"), "auction long, price long, event_us long")
     bids = (
@@ -99,7 +152,7 @@ def _start(
         )
     )
     return (
-        bids.transform(watermark)
+        bids.transform(put_on)
         .groupBy(F.window("ts", f"{WINDOW_S} seconds"), "auction")
         .agg(F.count("*").alias("bids"), F.max("price").alias("max_price"))
         .select(
@@ -117,11 +170,13 @@ def _start(
     )
 
 
-def slowest_batch_s(query: StreamingQuery, since_us: int) -> float:
-    """Return the longest time of a batch that began at ``since_us`` or later, in seconds."""
-    since = datetime.fromtimestamp(since_us / 1e6, UTC)
-    return max(
-        progress.durationMs["triggerExecution"] / 1_000
+def _batches(query: StreamingQuery) -> list[Batch]:
+    return [
+        Batch(
+            begin_us=round(datetime.fromisoformat(progress.timestamp).timestamp() * 1e6),
+            took_s=progress.durationMs["triggerExecution"] / 1_000,
+            rows=progress.numInputRows,
+            dropped=sum(state.numRowsDroppedByWatermark for state in progress.stateOperators),
+        )
         for progress in query.recentProgress
-        if datetime.fromisoformat(progress.timestamp) >= since
-    )
+    ]
