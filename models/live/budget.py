@@ -233,7 +233,7 @@ class RuleChooser:
     def _allowed(self, account: Account) -> float:
         """Return what may be lost by the time when the mass has grown by ``REPAY_SHARE``."""
         budget = self._share * account.mass
-        return float(budget * (1 + REPAY_SHARE) - BUDGET_DEVIATIONS * np.sqrt(budget))
+        return budget * (1 + REPAY_SHARE) - BUDGET_DEVIATIONS * math.sqrt(budget)
 
     def _pace(self, account: Account, rules: NDArray[np.intp], *, foreseen: bool = False) -> Float64s:
         """Return the share of the mass that each rule loses, recently or in all, whichever is worse, shape (rules,).
@@ -272,10 +272,11 @@ class AtStake:
 
         Rows that are no longer at stake have come as far as rows were lost; the rest no longer counts as missing.
         """
-        settled = np.maximum(self._rows - rows, 0)
-        came = np.minimum(settled, lost)
-        self._came += float(came.mean())
-        self._dropped += float((settled - came).mean())
+        if self._rows.any():
+            settled = np.maximum(self._rows - rows, 0)
+            came = np.minimum(settled, lost)
+            self._came += float(came.mean())
+            self._dropped += float((settled - came).mean())
         self._rows = rows
 
     def share_to_come(self, mass_a_key: float) -> float:

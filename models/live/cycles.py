@@ -96,11 +96,10 @@ class Cycle:
         self._pairs = np.zeros(PHASES)
         self._weight = np.zeros(PHASES)
         """How often each phase was seen, by weights that fade, shape (PHASES,)."""
-        self._new_rows = np.zeros(len(self._age))
-        self._new_pairs = 0
+        self._late_before: Float64s | None = None
+        """Late pairs by age before the phase that runs; None where it was not seen from its beginning."""
+        self._pairs_before = 0
         self._number: int | None = None
-        self._whole = False
-        """Whether the phase that runs was seen from its beginning on."""
         self._worth: _Profile = np.zeros((PHASES, len(self._age)), np.float32)
         """Rows a trigger that the best wait brings to a key, from the beginning of each phase, shape (PHASES, ages)."""
         self._group = np.arange(len(self._age)) // _AGES_TOLD_APART
@@ -127,23 +126,34 @@ class Cycle:
         self._pairs, self._weight = learned["pairs"].copy(), learned["weight"].copy()
         self._kept, self._promised = learned["kept"].tolist()
 
-    def add(self, bucket: _Indices, count: Int64s) -> None:
-        """Count the pairs of a batch by bucket of age, -1 for those that are not late, shape (counts,) each."""
-        late = np.bincount(np.minimum(bucket, len(self._age) - 1) + 1, count, len(self._age) + 1)
-        self._new_rows += late[1:]
-        self._new_pairs += int(count.sum())
+    @property
+    def ages(self) -> int:
+        """Number of buckets of age."""
+        return len(self._age)
 
     def buckets(self, age: Float64s) -> _Indices:
-        """Return the bucket of each age in triggers, -1 for one below 0; those of a shorter period are the first."""
+        """Return the bucket of each age in triggers, at least 0; those of a shorter period are the first."""
         return self._age.searchsorted(age, side="right") - 1
 
-    def reach(self, now_us: int) -> None:
-        """Go on to the phase of a moment."""
+    def reach(self, now_us: int, late: Float64s, pairs: int) -> None:
+        """Go on to the phase of a moment.
+
+        Args:
+            now_us: the moment, in microseconds.
+            late: late pairs so far by bucket of age, shape (ages of the longest period,).
+            pairs: all pairs so far.
+        """
         number, before = now_us // self._phase_us, self._number
         if before is not None and number <= before:
             return
+        late = np.append(late[: len(self._age) - 1], late[len(self._age) - 1 :].sum())
         if before is not None:
-            self._learn_until(before, number)
+            # The first phase was not seen from its beginning on.
+            if self._late_before is not None:
+                self._learn(before, late - self._late_before, pairs - self._pairs_before)
+            for passed in range(before + 1, min(number, before + PHASES)):
+                self._learn(passed, np.zeros(len(late)), 0)
+            self._late_before, self._pairs_before = late, pairs
         self._number = number
         if not self._weight.all():
             return
@@ -155,19 +165,11 @@ class Cycle:
             self._look_ahead(number + np.arange(1 if was_known else PHASES))
             self._late_share = None
 
-    def _learn_until(self, before: int, number: int) -> None:
-        """Learn what came in the phase that has run, if it was seen whole, and that nothing came in those after it."""
-        if self._whole:
-            self._learn(before, self._new_rows, self._new_pairs)
-        for passed in range(before + 1, min(number, before + PHASES)):
-            self._learn(passed, 0.0, 0)
-        self._new_rows[:], self._new_pairs, self._whole = 0, 0, True
-
-    def _learn(self, number: int, rows: Float64s | float, pairs: int) -> None:
+    def _learn(self, number: int, rows: Float64s, pairs: int) -> None:
         at = number % PHASES
         promised, came = (
             self._by_group(self._rushes[at]),
-            self._by_group(np.broadcast_to(rows, self._age.shape)),
+            self._by_group(rows),
         )
         left = _LEFT_AFTER_A_PERIOD ** (1 / PHASES)
         self._promised = self._promised * left + float(promised.sum())
@@ -270,6 +272,10 @@ class Cycles:
 
     def __init__(self, trigger_us: int, keys_per_trigger: float) -> None:
         self._cycles = [Cycle(period_us, trigger_us, keys_per_trigger) for period_us in PERIODS_US]
+        self.known: list[Cycle] = []
+        """The cycles that are known, the longest last."""
+        self._late = np.zeros(self._cycles[-1].ages)
+        self._pairs = 0
 
     def learned(self) -> Arrays:
         """Return the profiles."""
@@ -282,25 +288,22 @@ class Cycles:
 
     def add(self, now_us: int, age: Float64s, count: Int64s) -> None:
         """Count the pairs of a batch by the age of their keys in triggers, shape (counts,) each."""
-        bucket = self._cycles[-1].buckets(age)
-        for cycle in self._cycles:
-            cycle.reach(now_us)
-            cycle.add(bucket, count)
+        self.reach(now_us)
+        is_late = age >= 0
+        self._late += np.bincount(self._cycles[-1].buckets(age[is_late]), count[is_late], len(self._late))
+        self._pairs += int(count.sum())
 
     def reach(self, now_us: int) -> None:
         """Go on to a moment."""
         for cycle in self._cycles:
-            cycle.reach(now_us)
-
-    @property
-    def _known(self) -> list[Cycle]:
-        return [cycle for cycle in self._cycles if cycle.is_known]
+            cycle.reach(now_us, self._late, self._pairs)
+        self.known = [cycle for cycle in self._cycles if cycle.is_known]
 
     def closing_age(self, triggers_a_row: Float64s) -> Float64s:
         """Return the age at which keys close now so that no cycle loses what is worth waiting for, shape (prices,)."""
         none = np.zeros(len(triggers_a_row))
         oldest: Float64s = np.max(
-            [none, *(cycle.closing_age(triggers_a_row) for cycle in self._known)], axis=0
+            [none, *(cycle.closing_age(triggers_a_row) for cycle in self.known)], axis=0
         )
         return oldest
 
@@ -311,15 +314,12 @@ class Cycles:
             triggers_a_row: what a row is worth, in triggers, shape (prices,).
             usual_age: the age at which keys close in any phase at the earliest, in triggers, shape (prices,).
         """
-        known = self._known
-        return known[-1].late_share(triggers_a_row, usual_age) if known else None
+        return self.known[-1].late_share(triggers_a_row, usual_age) if self.known else None
 
     def rush(self, age: float) -> Rush | None:
         """Return when most rows come for keys that are older than ``age`` triggers, by the longest cycle."""
-        known = self._known
-        return known[-1].rush(age) if known else None
+        return self.known[-1].rush(age) if self.known else None
 
     def to_come(self, age: Float64s) -> Float64s:
         """Return how many rows still come for keys older than ``age`` triggers by the longest cycle, of its shape."""
-        known = self._known
-        return known[-1].to_come(age) if known else np.zeros(age.shape)
+        return self.known[-1].to_come(age) if self.known else np.zeros(age.shape)

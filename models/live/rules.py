@@ -60,6 +60,7 @@ The last one is that of the cycles: it closes no key before the best of the othe
 _OWN = len(_FAMILIES) * len(PRICES)
 _MEMORY_OF_FAMILY, _KIND_OF_FAMILY, _WHOLE_OF_FAMILY = np.array(_FAMILIES).T
 _CLOCK_OF_KIND = np.array([0, 0, 1])
+_PRICES = np.array(PRICES)
 
 _FREE_US = np.iinfo(np.int64).max // 2
 """Where a rule that waits for nothing must stay: nowhere."""
@@ -107,8 +108,9 @@ class RuleSet:
         family = np.arange(_OWN) // len(PRICES)
         self._holds = np.flatnonzero(_KIND_OF_FAMILY[family] == _HOLD)
         self._holds_whole = _WHOLE_OF_FAMILY[family][self._holds] > 0
-        self._clock = _CLOCK_OF_KIND[_KIND_OF_FAMILY[family]]
-        self.price: Float64s = np.tile(np.array(PRICES), FAMILIES)
+        self._memory, self._kind = _MEMORY_OF_FAMILY[family], _KIND_OF_FAMILY[family]
+        self._clock = _CLOCK_OF_KIND[self._kind]
+        self.price: Float64s = np.tile(_PRICES, FAMILIES)
         self._stragglers = Stragglers([span_triggers * m for m in MEMORIES], _KINDS, keys_per_trigger)
         self._cycles = Cycles(trigger_us, keys_per_trigger)
         self._followed = np.arange(len(PRICES))
@@ -165,7 +167,8 @@ class RuleSet:
         self.pairs += int(count.sum())
         self.waits.open(key_us, has_rows=True)
         at, is_open = self.waits.places(key_us)
-        rows = np.stack([count, count, count]).astype(np.float64)
+        rows = np.empty((_KINDS, len(count)))
+        rows[:] = count
         if is_open.any():
             rows[1] *= ~(is_open & self.waits.missed[at])
         ages = (clock_us[_CLOCK_OF_KIND, None] - key_us) / self._trigger_us
@@ -202,21 +205,23 @@ class RuleSet:
             longest_hold: maximum number of triggers for which missing rows are waited for.
         """
         rows_a_key = self.rows_a_key(elapsed)
-        worth = self._price_wait / (np.array(PRICES) * self._budget_share * rows_a_key)  # triggers a row
-        # After the last straggler waiting only costs, so the ages beyond need not be looked at.
-        beyond = self._stragglers.late()[_MEMORY_OF_FAMILY, _KIND_OF_FAMILY]
-        cost = worth[:, None] * beyond[:, None, :]
-        cost += WAIT[ZERO : ZERO + beyond.shape[1]]
-        best = cost.argmin(axis=2)
-        self._left = self._with_cycles(np.take_along_axis(beyond, best, axis=1).ravel())
-        self.to_come = self._with_cycles(self._to_come(best, elapsed).ravel())
-        best = best.ravel()
-        age = np.where(best == 0, CLOSE_AFTER[ZERO], CLOSE_AFTER[best + ZERO])
+        worth = self._price_wait / (_PRICES * self._budget_share * rows_a_key)  # triggers a row
+        beyond = self._stragglers.late()
+        # Waiting while no straggler came only costs, so only the ages after which one came need be looked at.
+        came = np.flatnonzero((beyond[:, :, 1:] < beyond[:, :, :-1]).any(axis=(0, 1)))
+        ages = np.concatenate([[0], came + 1])
+        cost = worth[:, None] * beyond[:, :, None, ages]
+        cost += WAIT[ZERO + ages]
+        best = ages[cost.argmin(axis=3)][_MEMORY_OF_FAMILY, _KIND_OF_FAMILY].reshape(-1)
+        self._left = self._with_cycles(beyond[self._memory, self._kind, best])
+        self.to_come = self._with_cycles(self._to_come(best, elapsed))
+        age = CLOSE_AFTER[ZERO + best]
         has_learned = elapsed >= np.maximum(ELAPSED_PER_AGE * age, self._young)
         closing_us = (clock_us[self._clock] - age * self._trigger_us).astype(np.int64) - 1
         required = np.where(has_learned, closing_us, NO_BASE_US)
         key_us = self.waits.key_us
-        if len(key_us):
+        some_missing = bool(missing.any())
+        if some_missing:
             age_then = (clock_us[0] - key_us) / self._trigger_us
             self.waits.missed |= (missing > 0) & ((now_us - key_us) / self._trigger_us >= MISSED_FROM_AGE)
             required = np.minimum(required, self._waited_for_us(age, age_then, missing, worth, longest_hold))
@@ -225,7 +230,7 @@ class RuleSet:
         self.watermark_us = np.maximum(self.watermark_us, required)
         self.to_come_by_cycle = self._cycles.to_come((clock_us[0] - self.watermark_us) / self._trigger_us)
         self.at_stake = np.zeros(self.rules)
-        if missing.any():
+        if some_missing:
             self.at_stake = sums_below(key_us, missing, self.watermark_us)
         self._decided.append((in_force_us, self.watermark_us))
 
@@ -240,6 +245,9 @@ class RuleSet:
     def _wait_for_cycles(self, clock_us: int, worth: Float64s, required: Int64s) -> None:
         """Let the rules of the cycles wait for what usually comes; ``required`` is changed, shape (rules,)."""
         self._cycles.reach(clock_us)
+        self.late_share = None
+        if not self._cycles.known:
+            return
         usual = self._age[_OWN:]
         self.late_share = self._cycles.late_share(worth, usual)
         age = self._cycles.closing_age(worth)
@@ -283,10 +291,10 @@ class RuleSet:
         """Return the rows to come for keys of all ages from where each rule closes them up to ``elapsed``."""
         beyond = self._stragglers.late()[-1]
         ages = np.minimum(UPPER[ZERO : ZERO + beyond.shape[1]], elapsed)
-        of_ages = np.diff(ages, prepend=ages[0]) * (beyond + np.roll(beyond, 1, axis=1)) / 2
-        older = np.zeros((len(beyond), beyond.shape[1] + 1))
-        older[:, :-1] = np.cumsum(of_ages[:, ::-1], axis=1)[:, ::-1]
-        to_come: Float64s = self._keys_per_trigger * older[_KIND_OF_FAMILY[:, None], closes_with + 1]
+        of_ages = (ages[1:] - ages[:-1]) * (beyond[:, 1:] + beyond[:, :-1]) / 2
+        older = np.zeros(beyond.shape)
+        older[:, :-1] = of_ages[:, ::-1].cumsum(axis=1)[:, ::-1]
+        to_come: Float64s = self._keys_per_trigger * older[self._kind, closes_with]
         return to_come
 
     def _waited_for_us(

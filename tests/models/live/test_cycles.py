@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tidemark.models.base.operators import tumbling
 from tidemark.models.live.cycles import PERIODS_US, PHASES, Cycle, Cycles
@@ -21,41 +22,53 @@ BEGIN = 480_000 * HOUR
 """A midnight."""
 KEYS = 1.0
 """A key a trigger; a trigger is a minute."""
+NOTHING = np.empty(0)
 WORTH = np.array([100.0, 10.0, 1.0, 0.1])
 """Triggers that a row is worth, by price."""
 
 
-def day_cycle() -> Cycle:
-    return Cycle(24 * HOUR, MINUTE, KEYS)
+class DayCycle(Cycle):
+    """The cycle of a day, and what has come so far."""
+
+    def __init__(self) -> None:
+        super().__init__(24 * HOUR, MINUTE, KEYS)
+        self.late, self.pairs = np.zeros(self.ages), 0
+
+    def go_on(self, now_us: int) -> None:
+        self.reach(now_us, self.late, self.pairs)
+
+    def add(self, pairs: int, late_age: NDArray[np.float64] = NOTHING, rows: int = 0) -> None:
+        """Count pairs, and ``rows`` late ones of each age."""
+        self.late = self.late + rows * np.bincount(self.buckets(late_age), minlength=self.ages)
+        self.pairs += pairs + rows * len(late_age)
 
 
 def live_through(
-    cycle: Cycle, days: int, at: int, rows: int, *, from_day: int = 0, again: bool = True
+    cycle: DayCycle, days: int, at: int, rows: int, *, from_day: int = 0, again: bool = True
 ) -> None:
     """Let whole days pass with a batch an hour; at hour ``at`` come ``rows`` late rows of each key since midnight."""
     for hour in range(24 * from_day, 24 * (from_day + days) + 1):
         now = BEGIN + hour * HOUR
-        cycle.reach(now)
-        cycle.add(np.array([-1]), np.array([1_000]))
+        cycle.go_on(now)
+        cycle.add(1_000)
         if hour % 24 == at and (again or hour < 24 * (from_day + 1)):
-            age = np.arange(60.0 * at)
-            cycle.add(cycle.buckets(age), np.full(len(age), rows))
+            cycle.add(0, np.arange(60.0 * at), rows)
 
 
 def test_nothing_is_known_before_each_phase_was_seen() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 1, at=20, rows=10)
     assert not cycle.is_known, "the first phase was not seen from its beginning on"
-    cycle.reach(BEGIN + 25 * HOUR)
+    cycle.go_on(BEGIN + 25 * HOUR)
     assert cycle.is_known
 
 
 def test_what_comes_every_evening_is_waited_for_from_as_long_before_as_it_is_worth() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 2, at=20, rows=10)
     waits = {}
     for hour in (49, 60, 67, 68, 69):
-        cycle.reach(BEGIN + hour * HOUR)
+        cycle.go_on(BEGIN + hour * HOUR)
         waits[hour] = cycle.closing_age(WORTH)
     # Ten rows are worth a thousand triggers, a hundred, ten, or one; the evening is 20:00, at hour 68.
     assert (waits[49] > 0).tolist() == [False, False, False, False], "19 hours are 1,140 triggers"
@@ -66,31 +79,30 @@ def test_what_comes_every_evening_is_waited_for_from_as_long_before_as_it_is_wor
 
 
 def test_the_oldest_keys_are_let_go_whose_rows_come_another_day_or_never() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 2, at=20, rows=10)
-    cycle.reach(BEGIN + 67 * HOUR)
+    cycle.go_on(BEGIN + 67 * HOUR)
     assert (cycle.closing_age(WORTH) < 24 * 60).all()
 
 
 def test_what_does_not_come_again_is_no_longer_believed() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 1, at=20, rows=10)
     live_through(cycle, 1, at=20, rows=0, from_day=1)
     live_through(cycle, 1, at=20, rows=0, from_day=2)
-    cycle.reach(BEGIN + 73 * HOUR)
+    cycle.go_on(BEGIN + 73 * HOUR)
     assert not cycle.is_known
     for day in range(3, 6):
         live_through(cycle, 1, at=20, rows=10, from_day=day)
-    cycle.reach(BEGIN + 145 * HOUR)
+    cycle.go_on(BEGIN + 145 * HOUR)
     assert cycle.is_known, "and what comes again and again is"
 
 
 def test_late_rows_that_come_at_any_time_are_no_rush() -> None:
-    cycle, rng = day_cycle(), np.random.default_rng(1)
+    cycle, rng = DayCycle(), np.random.default_rng(1)
     for minute in range(0, 3 * 24 * 60, 5):
-        cycle.reach(BEGIN + minute * MINUTE)
-        age = rng.exponential(10, 30)
-        cycle.add(cycle.buckets(age), np.ones(len(age), np.int64))
+        cycle.go_on(BEGIN + minute * MINUTE)
+        cycle.add(0, rng.exponential(10, 30), 1)
     assert not cycle.is_known
 
 
@@ -103,15 +115,15 @@ def test_late_rows_that_come_at_any_time_are_no_rush() -> None:
 def test_the_share_that_is_lost_in_a_period_is_that_of_a_recount(
     at: int, rows: int, worth: list[float]
 ) -> None:
-    cycle, usual = day_cycle(), np.zeros(len(worth))
+    cycle, usual = DayCycle(), np.zeros(len(worth))
     live_through(cycle, 3, at=at, rows=rows)
-    cycle.reach(BEGIN + 73 * HOUR)
+    cycle.go_on(BEGIN + 73 * HOUR)
     triggers = np.array(worth)
     foreseen = cycle.late_share(triggers, usual)
     lost, closed = np.zeros(len(worth)), np.zeros(len(worth))
     for phase in range(2 * PHASES):
         begin = 73 * 60 + phase * 30.0
-        cycle.reach(BEGIN + round(begin) * MINUTE)
+        cycle.go_on(BEGIN + round(begin) * MINUTE)
         closed = np.maximum(closed, begin - cycle.closing_age(triggers))
         if phase >= PHASES and phase * 30 % (24 * 60) == ((at - 1) % 24) * 60:
             lost = np.array([rows * (np.arange(60.0 * at) >= 1 + begin - one).sum() for one in closed])
@@ -120,9 +132,9 @@ def test_the_share_that_is_lost_in_a_period_is_that_of_a_recount(
 
 
 def test_a_dearer_wait_never_loses_fewer_rows() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 2, at=20, rows=10)
-    cycle.reach(BEGIN + 49 * HOUR)
+    cycle.go_on(BEGIN + 49 * HOUR)
     share = cycle.late_share(np.geomspace(1e4, 1e-2, 30), np.zeros(30))
     assert (np.diff(share) >= 0).all()
     assert share[0] == 0
@@ -130,9 +142,9 @@ def test_a_dearer_wait_never_loses_fewer_rows() -> None:
 
 
 def test_what_still_comes_is_less_for_those_who_have_closed_less() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 2, at=20, rows=10)
-    cycle.reach(BEGIN + 66 * HOUR)
+    cycle.go_on(BEGIN + 66 * HOUR)
     to_come = cycle.to_come(np.array([0.0, 300.0, 600.0, 1_080.0, 1_440.0]))
     assert (np.diff(to_come) <= 0).all()
     assert to_come[0] == pytest.approx(10 * 1_080, rel=0.2)
@@ -140,9 +152,9 @@ def test_what_still_comes_is_less_for_those_who_have_closed_less() -> None:
 
 
 def test_the_rush_is_given_by_when_it_comes_and_how_much_it_brings() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     live_through(cycle, 2, at=20, rows=10)
-    cycle.reach(BEGIN + 49 * HOUR)
+    cycle.go_on(BEGIN + 49 * HOUR)
     rush = cycle.rush(0.0)
     assert rush is not None
     assert (rush.period_us, rush.begin_us, rush.end_us) == (24 * HOUR, 20 * HOUR, 20 * HOUR + HOUR // 2)
@@ -205,11 +217,11 @@ def test_uploads_every_hour_are_lost_once_and_then_waited_for_with_the_reason() 
 
 
 def test_a_rush_at_the_end_of_a_period_has_its_end_there() -> None:
-    cycle = day_cycle()
+    cycle = DayCycle()
     for hour in range(50):
-        cycle.reach(BEGIN + hour * HOUR + 45 * MINUTE)
-        cycle.add(np.array([-1, 20]), np.array([100, 500 if hour % 24 == 23 else 0]))
-    cycle.reach(BEGIN + 51 * HOUR)
+        cycle.go_on(BEGIN + hour * HOUR + 45 * MINUTE)
+        cycle.add(100, np.array([7.0]), 500 if hour % 24 == 23 else 0)
+    cycle.go_on(BEGIN + 51 * HOUR)
     rush = cycle.rush(0.0)
     assert rush is not None
     assert (rush.begin_us, rush.end_us) == (23 * HOUR + HOUR // 2, 24 * HOUR)
