@@ -53,7 +53,7 @@ class Loop:
     console: Console
 
     def run(self) -> None:
-        """Run the job with both bounds, and print the comparison and the reason.
+        """Run the job with both bounds; print what the first one lost, the comparison from then on, and the reason.
 
         Raises:
             DemoError: when the query fails, or the controller does not keep up.
@@ -67,8 +67,16 @@ class Loop:
         status = self.controller.get()
         between_us = (guessed.watermark_ms * 1_000, recommended.watermark_ms * 1_000)
         what_if = TraceReplays(self.plan, self.job.operator, self.target_ppm)
+        before = self._outcome(guessed, self.guess_ms, 0)
+        live_before = what_if.outcome(LIVE, (0, between_us[0]))
+        self.console.print(
+            f"before the restart the guess lost {before.lost:,} of {before.rows:,} rows on Spark, where Live would "
+            f"have lost {live_before.lost:,}; from then on:",
+            highlight=False,
+            soft_wrap=True,
+        )
         columns = {
-            "too small": self._outcome(guessed, self.guess_ms, 0),
+            "too small": what_if.outcome(f"fixed:{self.guess_ms}ms", between_us, self.guess_ms),
             "safe": what_if.outcome(f"fixed:{self.safe_ms}ms", between_us, self.safe_ms),
             "Tidemark": self._outcome(recommended, status["applied"]["bound_ms"], guessed.watermark_ms),
             "Live": what_if.outcome(LIVE, between_us),

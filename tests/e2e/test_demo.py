@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """Return a minute of the fleet, a few rows a second."""
+    """Return a minute of the fleet, a few rows a second, in which one partition is slow all the time."""
     path = tmp_path / "fleet.parquet"
-    write_trace(path, generate(60, 40, 5))
+    write_trace(path, generate(60, 40, 5, slow_seconds=(0, 60)))
     return path
 
 
@@ -100,7 +100,11 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "coarsened to" in done.stdout
-    assert _column(done.stdout, "how") == ["on Spark", "replayed", "on Spark", "replayed"]
+    assert _column(done.stdout, "how") == ["replayed", "replayed", "on Spark", "replayed"]
+    assert re.search(
+        r"before the restart the guess lost [1-9][\d,]* of [\d,]+ rows on Spark, where Live", done.stdout
+    )
+    assert len({cell.rpartition(" of ")[2] for cell in _column(done.stdout, "rows lost")}) == 1
     guessed, safe, recommended, _ = _column(done.stdout, "completeness")
     bounds = _column(done.stdout, "bound")
     assert (bounds[0], bounds[1], bounds[3]) == ("0 s", "50 s", "moves")

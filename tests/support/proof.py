@@ -116,7 +116,7 @@ def proof_document() -> str:
         day=systems_table(day),
         day_made=_made(day),
         day_part="hour" if day["part_s"] * day["speed"] == 3_600 else "part",
-        short=systems_table(short),
+        short=systems_table(short, losses=False),
         short_made=_made(short),
         trigger=day["trigger_s"],
         tick=day["flink_tick_ms"],
@@ -130,13 +130,13 @@ def proof_document() -> str:
 
 def _made(record: dict[str, Any]) -> str:
     """Say where and when a stage ran, and whether the machine kept up."""
+    slow = record["slow_batches"]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    slow = record.get("slow_batches")
     text = (
         f"Made on {record['date']}, on {record['machine']}, with {versions}, in {record['minutes']:g} minutes. The "
         f"machine's load average was {record['load']:g}. Bids were sent at most {record['behind_s']:.1f} s after their "
         f"time, and Spark's longest batch took {record['slowest_batch_s']:.1f} s as played"
-        + ("." if slow is None else f"; {slow * 100:.1f} % of the batches took longer than the trigger.")
+        + (f"; {slow * 100:.1f} % of the batches took longer than the trigger." if slow else ".")
     )
     return textwrap.fill(text, 120)
 

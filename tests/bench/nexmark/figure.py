@@ -23,10 +23,10 @@ from support.tree import ROOT
 
 __all__ = ["FIGURES", "THEMES", "Theme", "day_figure", "label_boxes"]
 
-WIDTH, HEIGHT = 960, 660
+WIDTH, HEIGHT = 960, 648
 _LEFT, _RIGHT = 92, 936
-_UPPER, _LOWER = (112, 384), (418, 600)
-_HEADING_Y, _LEGEND_Y, _LABELS_Y = 28, 54, (82, 98)
+_UPPER, _LOWER = (100, 372), (406, 588)
+_HEADING_Y, _LEGEND_Y, _LABELS_Y = 28, 54, 86
 _PNG_SCALE = 1.25
 _SVG = (
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
@@ -165,25 +165,22 @@ def _x(time_s: float) -> float:
     return _LEFT + (_RIGHT - _LEFT) * time_s / (24 * HOUR_S)
 
 
-def label_boxes() -> Iterable[tuple[str, float, float, int]]:
-    """Yield the events' labels with their left and right ends and their row; near ones take turns in two rows."""
-    ends = [0.0, 0.0]
+def label_boxes() -> Iterable[tuple[float, float]]:
+    """Return the left and right end of each event's label."""
     for event in EVENTS:
         centre, width = (_x(event.begin_s) + _x(event.end_s)) / 2, _text_width(event.name, 12)
-        row = 1 if centre - width / 2 > ends[1] else 0
-        ends[row] = centre + width / 2 + 8
-        yield event.name, centre - width / 2, centre + width / 2, row
+        yield centre - width / 2, centre + width / 2
 
 
 def _events(theme: Theme) -> Iterable[str]:
     """Yield a band and a label for each event."""
-    for event, (name, left, right, row) in zip(EVENTS, label_boxes(), strict=True):
+    for event, (left, right) in zip(EVENTS, label_boxes(), strict=True):
         x, width = _x(event.begin_s), _x(event.end_s) - _x(event.begin_s)
         yield (
             f'<rect x="{x + 0.5:.1f}" y="{_UPPER[0] - 8}" width="{max(width - 1, 2):.1f}" '
             f'height="{_LOWER[1] - _UPPER[0] + 8}" fill="{theme.band}"/>'
         )
-        yield _text((left + right) / 2, _LABELS_Y[row], name, theme.faint_ink, "middle", size=12)
+        yield _text((left + right) / 2, _LABELS_Y, event.name, theme.faint_ink, "middle", size=12)
 
 
 def _axis(panel: _Panel, theme: Theme, name: str, ticks: Iterable[tuple[float, str]]) -> Iterable[str]:

@@ -19,8 +19,8 @@ def benchmark_tables(record: dict[str, Any]) -> str:
     return systems_table(record) + "\n" + _parts(record)
 
 
-def systems_table(record: dict[str, Any]) -> str:
-    """Return the table of the systems; of losses only where Spark was asked for them."""
+def systems_table(record: dict[str, Any], *, losses: bool = True) -> str:
+    """Return the table of the systems, with or without what was lost, as Spark has it, and when."""
     systems, speed, target_ppm = record["systems"], record["speed"], record["target_ppm"]
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "system": lambda each: each["system"],
@@ -33,7 +33,7 @@ def systems_table(record: dict[str, Any]) -> str:
         "95 %": lambda each: time_text(each["latency_p95_s"], speed),
         "state": lambda each: f"{each['state']:,}",
     }
-    if not any("dropped" in each for each in systems):
+    if not losses:
         del columns["lost"], columns["as Spark says"], columns["missed from"]
     return table(tuple(columns), [[column(each) for column in columns.values()] for each in systems])
 

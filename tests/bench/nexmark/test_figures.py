@@ -91,7 +91,9 @@ def test_the_table_does_not_round_a_missed_target_up_to_it() -> None:
         "parts": [{"sent": 100_000, "counted": 99_499, "latency_mean_s": 12.34}],
     }
     first, second = benchmark_tables(RECORD | {"systems": [system]}).split("\n\n")
-    assert first.splitlines()[2] == "| Spark | 10 s | **99.49 %** | 12.3 s | 20.0 s | 1,234 |"
+    assert (
+        first.splitlines()[2] == "| Spark | 10 s | **99.49 %** | 501 |  | 00:00 | 12.3 s | 20.0 s | 1,234 |"
+    )
     assert second.splitlines()[2] == "| 00:00 to 00:02 | **99.49 %**, 12.3 s |"
 
 
@@ -105,7 +107,9 @@ def test_what_spark_says_is_counted_in_the_step_in_which_a_batch_began() -> None
 def test_what_spark_says_stands_beside_what_was_lost() -> None:
     found = found_in(BIDS, [result(10, 1, 2, 9, 14)])
     system = {"system": "Spark", "watermark": "10 s", **found, "dropped": 1}
-    assert "| Spark | 10 s | **50.00 %** | 2 | 1 | 00:00 |" in systems_table(RECORD | {"systems": [system]})
+    record = RECORD | {"systems": [system]}
+    assert "| Spark | 10 s | **50.00 %** | 2 | 1 | 00:00 | 4.0 s |" in systems_table(record)
+    assert "| Spark | 10 s | **50.00 %** | 4.0 s |" in systems_table(record, losses=False)
 
 
 def test_times_are_shown_as_those_of_the_day() -> None:

@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.spark_jobs.demo.generator import PARTITIONS, SLOW_PARTITION, GeneratedRows, generate
+from tidemark.spark_jobs.demo.generator import (
+    PARTITIONS,
+    SLOW_PARTITION,
+    SLOW_SECONDS,
+    START_US,
+    GeneratedRows,
+    generate,
+)
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
     FileFeed,
@@ -93,17 +100,20 @@ def test_durations_are_rounded_up_to_one_that_a_person_would_choose() -> None:
     ]
 
 
-def test_the_fleet_has_sixteen_partitions_a_slow_one_and_flushes_that_come_late() -> None:
-    fleet = generate(120, 400, 1)
+def test_the_fleet_has_sixteen_partitions_one_that_is_slow_for_a_while_and_flushes_that_come_late() -> None:
+    fleet = generate(240, 400, 1)
     delay_s = (fleet.arrival_time_us - fleet.event_time_us) / 1e6
-    slow = fleet.partition == str(SLOW_PARTITION)
+    begin_us, end_us = (START_US + second * 1_000_000 for second in SLOW_SECONDS)
+    slow = (fleet.partition == str(SLOW_PARTITION)) & (fleet.event_time_us >= begin_us)
+    slow &= fleet.event_time_us < end_us
     flushed = (delay_s > 15) & ~slow
 
     assert len(np.unique(fleet.partition)) == PARTITIONS
-    assert delay_s[slow].min() > 8 > np.quantile(delay_s[~slow], 0.98)
+    assert delay_s[slow].min() > 15
+    assert np.quantile(delay_s[~slow], 0.98) < 8
     assert set(fleet.partition[flushed].tolist()) == {"3", "11"}
     assert (np.diff(fleet.arrival_time_us) >= 0).all()
-    np.testing.assert_array_equal(fleet.event_time_us, generate(120, 400, 1).event_time_us)
+    np.testing.assert_array_equal(fleet.event_time_us, generate(240, 400, 1).event_time_us)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
