@@ -10,15 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import Float64s
 from tidemark.models.live.defaults import (
-    MISSING_DEVIATIONS,
     SILENT_ROWS,
     UNEVENNESS_CEILING,
-    UNEVENNESS_HALF_LIFE,
     UNEVENNESS_PRIOR,
-    UNEVENNESS_PRIOR_SPANS,
 )
 from tidemark.models.live.learned import Arrays, checked
 
@@ -29,13 +25,11 @@ class Unevenness:
     Args:
         half_life: half-life of the estimate, in counts of a column.
         prior: counts that what is assumed at first is worth.
-        cohorts: cohorts that each count is of.
     """
 
-    def __init__(self, half_life: float, prior: float, cohorts: int = 1) -> None:
+    def __init__(self, half_life: float, prior: float) -> None:
         self._decay = 0.5 ** (1 / half_life)
         self._prior = prior
-        self._ceiling = UNEVENNESS_CEILING * cohorts
         self._deviation = np.empty(0)
         """Squared deviations over what was expected, summed, shape (columns,)."""
         self._counts = np.empty(0)
@@ -54,7 +48,7 @@ class Unevenness:
         """Learn from counts, shape (counts, columns), and what was expected of each column that is ``heard``."""
         squared = (counts - expected) ** 2 / np.maximum(expected, 1)
         decay = self._decay ** (len(counts) * heard)
-        capped = np.minimum(squared, self._ceiling).sum(axis=0)
+        capped = np.minimum(squared, UNEVENNESS_CEILING).sum(axis=0)
         self._deviation = self._deviation * decay + capped * heard
         self._counts = self._counts * decay + len(counts) * heard
         self._update()
@@ -74,64 +68,6 @@ class Unevenness:
 
     def _update(self) -> None:
         self.ratio = np.maximum(self._deviation / self._counts, 1)
-
-
-_ALL = np.ones(1, bool)
-
-
-class SpanTotals:
-    """Finds spans of which the stream is short."""
-
-    def __init__(self, granule_us: int, cohorts: int) -> None:
-        self._granule_us = granule_us
-        self._cohorts = cohorts
-        self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE, UNEVENNESS_PRIOR_SPANS, cohorts)
-        # The span whose cohorts are being closed.
-        self._span: int | None = None
-        self._closed = 0
-        self._rows = 0
-        self._expected = 0.0
-
-    def learned(self) -> Arrays:
-        """Return how uneven spans are."""
-        return self._unevenness.learned()
-
-    def resume(self, learned: Arrays) -> None:
-        """Go on with what an earlier run learned."""
-        self._unevenness.resume(learned)
-
-    def raise_missing(self, missing: Float64s, start_us: Int64s, totals: Int64s, expected: Float64s) -> None:
-        """Raise what cohorts are missing to what their span is short of, where that is more by more than chance.
-
-        Args:
-            missing: rows that each cohort is missing, changed in place, shape (cohorts,).
-            start_us: starts of the open cohorts, ascending, shape (cohorts,).
-            totals: rows of each that have come, shape (cohorts,).
-            expected: rows of each that are expected to have come by now, shape (cohorts,).
-        """
-        within = int(start_us[0]) // self._granule_us % self._cohorts
-        first = np.maximum(np.arange(-within, len(start_us), self._cohorts), 0)
-        short = np.add.reduceat(expected - totals, first)
-        chance = MISSING_DEVIATIONS * np.sqrt(self._unevenness.ratio * np.add.reduceat(expected, first))
-        lacking = short - np.add.reduceat(missing, first) > chance
-        if not lacking.any():
-            return
-        # Each cohort has its part of what the span is short of; those that have more than expected have none.
-        part = np.maximum(expected - totals, 0)
-        scale = np.where(lacking, short / np.maximum(np.add.reduceat(part, first), 1e-9), 0)
-        np.maximum(missing, part * np.repeat(scale, np.diff(first, append=len(start_us))), out=missing)
-
-    def close(self, start_us: Int64s, totals: Int64s, expected: float) -> None:
-        """Learn from cohorts that are closed, and seen whole, how uneven spans are."""
-        spans = start_us // (self._granule_us * self._cohorts)
-        for span, rows in zip(spans.tolist(), totals.tolist(), strict=True):
-            if span != self._span:
-                if self._closed == self._cohorts:
-                    self._unevenness.add(np.array([[self._rows]]), np.array([self._expected]), _ALL)
-                self._span, self._closed, self._rows, self._expected = span, 0, 0, 0.0
-            self._closed += 1
-            self._rows += rows
-            self._expected += expected
 
 
 _LITTLE = 0.01

@@ -4,11 +4,10 @@ A stall or a burst of delay shows in rows that are absent, before the first late
 partition has delivered a known share by each age. Partitions that are silent for longer than chance explains, alone or
 together (``silent_partitions``), miss what they would have sent meanwhile, however few rows each cohort has of them. A
 cohort that is short of its forecast by more than chance and its partition's own unevenness (``chance``) allow is
-missing rows too, and so is the stream's whole span (``SpanTotals``). Where some rows have come there may be only fewer
-of them, so what a cohort is short of counts for the share that came so far (``ShortCohorts``). Forecasts forget, so
-that a stream that ends or slows down is not waited for long, and a partition that has been silent for longer than
-anything is waited for has stopped: when it returns it is new. The forecast of one that usually delivers after a silence
-stays.
+missing rows too. Where some rows have come there may be only fewer of them, so what a cohort is short of counts for the
+share that came so far (``ShortCohorts``). Forecasts forget, so that a stream that ends or slows down is not waited for
+long, and a partition that has been silent for longer than anything is waited for has stopped: when it returns it is
+new. The forecast of one that usually delivers after a silence stays.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import Float64s, bucket_of
-from tidemark.models.live.chance import SpanTotals, Unevenness, silent_partitions
+from tidemark.models.live.chance import Unevenness, silent_partitions
 from tidemark.models.live.cohorts import OpenCohorts, ShortCohorts
 from tidemark.models.live.defaults import (
     FORECAST_HALF_LIFE,
@@ -67,7 +66,6 @@ class Missing:
         self._cohorts = 0.0
         cohorts = max(round(span_triggers * trigger_us / granule_us), 1)
         self._unevenness = Unevenness(UNEVENNESS_HALF_LIFE * cohorts, UNEVENNESS_PRIOR_SPANS * cohorts)
-        self._span_totals = SpanTotals(granule_us, cohorts)
         self._short_cohorts = ShortCohorts(granule_us, cohorts)
         self._catching_up = np.zeros(1, bool)
         """Partitions that were silent, and send what they did not since; shape (partitions + 1,)."""
@@ -102,7 +100,6 @@ class Missing:
             {
                 "profiles": self._profiles.learned(),
                 "unevenness": self._unevenness.learned(),
-                "span_totals": self._span_totals.learned(),
                 "short_cohorts": self._short_cohorts.learned(),
             }
         )
@@ -112,13 +109,11 @@ class Missing:
         columns = len(checked(learned, {"rows": (None,), "cohorts": (), "stopped": ()})["rows"])
         shapes = {
             "unevenness.counts": (columns,),
-            "span_totals.counts": (1,),
             "profiles.rows": (columns, None),
         }
         checked(learned, shapes)
         self._profiles.resume(part_of(learned, "profiles"))
         self._unevenness.resume(part_of(learned, "unevenness"))
-        self._span_totals.resume(part_of(learned, "span_totals"))
         self._short_cohorts.resume(part_of(learned, "short_cohorts"))
         self._rows = learned["rows"].copy()
         self._cohorts, self.stopped = float(learned["cohorts"]), bool(learned["stopped"])
@@ -213,7 +208,6 @@ class Missing:
         expected = usual * forecast[_STREAM]
         short = expected - totals
         np.maximum(missing, short, out=missing, where=short > self._chance(expected, _STREAM))
-        self._span_totals.raise_missing(missing, starts, totals, expected)
         missing[: starts.searchsorted(self._whole_from_us or 0)] = 0
         if not missing.any() and not len(self._short_cohorts.start_us):
             return missing
@@ -353,7 +347,6 @@ class Missing:
         heard = ~_at(self._silent(now_us), len(forecast))
         counts = np.concatenate([totals[:, None], self._open.counts[closed]], axis=1)
         self._unevenness.add(counts, forecast, heard)
-        self._span_totals.close(self.start_us[closed], totals, float(forecast[_STREAM]))
 
     def _forecast(self) -> Float64s:
         forecast: Float64s = self._rows / max(self._cohorts, 1e-9)

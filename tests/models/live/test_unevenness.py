@@ -46,13 +46,6 @@ def test_one_extreme_count_adds_no_more_than_the_ceiling() -> None:
     assert before < usual._deviation[0] < before + UNEVENNESS_CEILING
 
 
-def test_the_ceiling_of_a_count_of_several_cohorts_is_as_many_times_as_high() -> None:
-    one, ten = Unevenness(HALF_LIFE, PRIOR), Unevenness(HALF_LIFE, PRIOR, 10)
-    for each in (one, ten):
-        each.add(np.array([[1_000_000]]), np.array([1.0]), ALL)
-    assert ten._deviation[0] - one._deviation[0] == pytest.approx(9 * UNEVENNESS_CEILING)
-
-
 def test_a_column_that_is_left_out_stays_as_it_was() -> None:
     found = Unevenness(HALF_LIFE, PRIOR)
     found.widen(2)
