@@ -15,6 +15,8 @@ from bench.nexmark.day import DEPLOYMENT, HOUR_S, OUTAGE, SLOW_REGION, SPEED, SP
 from bench.nexmark.figure import FIGURES, THEMES, Theme, day_figure, label_boxes
 from bench.nexmark.stages import DAY
 
+pytestmark = pytest.mark.slow
+
 bids = make_day()
 event_s, arrival_s = bids.event_s * SPEED, bids.arrival_s * SPEED
 delay_s = arrival_s - event_s
