@@ -35,6 +35,15 @@ _LONGEST_AGE = 1.5
 _LEFT_AFTER_A_PERIOD = 0.5
 """What is left of the rows of a phase when it comes again."""
 
+_TWO_PERIODS = 1 + _LEFT_AFTER_A_PERIOD
+"""Weight of a phase that was seen twice: from then on what comes for the first time is believed when it comes again."""
+
+_SEEN_SHARE = 0.75
+"""Share of the phases that must have been seen."""
+
+_MAX_OPEN_KEYS = 20_000
+"""Limits the keys that are kept open for a cycle, and so what a batch costs."""
+
 _RUSH_FACTOR = 2.0
 """Multiple of what a phase gets in the mean from which on, but for chance, its late rows are a rush.
 
@@ -76,7 +85,7 @@ class Cycle:
     def __init__(self, period_us: int, trigger_us: int, keys_per_trigger: float) -> None:
         self._phase_us = period_us // PHASES
         self._phase = self._phase_us / trigger_us
-        self._keys_per_trigger = keys_per_trigger
+        self._trigger_us, self._keys_per_trigger = trigger_us, keys_per_trigger
         steps = max(math.ceil(math.log(_LONGEST_AGE * PHASES * self._phase, _GROWTH)), 1)
         self._age: Float64s = np.append(0.0, _GROWTH ** np.arange(steps + 1))
         """Lower edges of the buckets of age, in triggers, shape (ages,)."""
@@ -109,7 +118,7 @@ class Cycle:
         """Rows that rushes were to bring, and those of them that came; the rushes of the first period count as both."""
         self.is_known = False
         """Whether each phase was seen, and rushes are to come that have come again as often as not."""
-        self._late_share: Float64s | None = None
+        self._late_share: tuple[Float64s, Float64s] | None = None
         self._to_come = np.zeros(len(self._age))
         """Rows that come within a period for all keys that are older than each age by now, shape (ages,)."""
 
@@ -125,6 +134,11 @@ class Cycle:
         self._rows = learned["rows"].astype(np.float32)
         self._pairs, self._weight = learned["pairs"].copy(), learned["weight"].copy()
         self._kept, self._promised = learned["kept"].tolist()
+
+    @property
+    def _seen(self) -> Float64s:
+        """Weights of the phases, one for what was never seen: nothing came then as far as is known."""
+        return np.where(self._weight > 0, self._weight, 1.0)
 
     @property
     def ages(self) -> int:
@@ -148,21 +162,24 @@ class Cycle:
             return
         late = np.append(late[: len(self._age) - 1], late[len(self._age) - 1 :].sum())
         if before is not None:
-            # The first phase was not seen from its beginning on.
             if self._late_before is not None:
                 self._learn(before, late - self._late_before, pairs - self._pairs_before)
-            for passed in range(before + 1, min(number, before + PHASES)):
-                self._learn(passed, np.zeros(len(late)), 0)
-            self._late_before, self._pairs_before = late, pairs
+            # What was not seen from its beginning on, at a start or when the clock stood, shows nothing.
+            self._late_before = late if number == before + 1 else None
+            self._pairs_before = pairs
         self._number = number
-        if not self._weight.all():
+        # A job that starts anew at the same time of each period never sees that phase.
+        if np.count_nonzero(self._weight) < _SEEN_SHARE * PHASES:
             return
-        was_known, self._rushes = self._rushes.any(), self._find_rushes()
+        self._rushes = self._find_rushes()
         if not self._promised:
-            self._promised = self._kept = float(self._rushes.sum())
+            self._promised = float(self._rushes.sum())
+            self._kept = self._promised if self._weight.max() < _TWO_PERIODS else 0.0
         self.is_known = self._promised > 0 and self._kept >= _KEPT_SHARE * self._promised
         if self._promised:
-            self._look_ahead(number + np.arange(1 if was_known else PHASES))
+            # What has changed in a phase changes those before it too; later it is little.
+            is_young = not self._worth.any() or self._weight.max() <= _TWO_PERIODS
+            self._look_ahead(number + np.arange(PHASES if is_young else 1))
             self._late_share = None
 
     def _learn(self, number: int, rows: Float64s, pairs: int) -> None:
@@ -184,7 +201,7 @@ class Cycle:
         return sums
 
     def _find_rushes(self) -> _Profile:
-        rows = self._rows / self._weight[:, None]
+        rows = self._rows / self._seen[:, None]
         grouped = self._by_group(rows)
         mean = grouped.mean(axis=0)
         is_rush = grouped > _RUSH_FACTOR * mean + MISSING_DEVIATIONS * np.sqrt(mean + 1)
@@ -197,11 +214,16 @@ class Cycle:
         phase = (numbers[:, None] + self._phases_later) % PHASES
         until = np.cumsum(of_a_key[phase[:, None, :], self._age_then] * self._steps, axis=2)
         self._worth[numbers % PHASES] = (until / self._waits).max(axis=2)
-        self._to_come[:-1] = np.cumsum((until[0, :, -1] * self._keys)[:0:-1])[::-1]
+        self._to_come = np.cumsum((until[0, :, -1] * self._keys)[::-1])[::-1]
 
-    def closing_age(self, triggers_a_row: Float64s) -> Float64s:
-        """Return the age at which keys close in this phase, by what a row is worth, shape (prices,)."""
-        return self._closing_age(self._worth[(self._number or 0) % PHASES], triggers_a_row)
+    def closing_age(self, now_us: int, triggers_a_row: Float64s) -> Float64s:
+        """Return the age at which keys close now, by what a row is worth, shape (prices,).
+
+        What is worth waiting for at the beginning of a phase is waited for to its end.
+        """
+        passed = now_us % self._phase_us / self._trigger_us
+        age = self._closing_age(self._worth[now_us // self._phase_us % PHASES], triggers_a_row)
+        return np.where(age > 0, np.minimum(age + passed, _MAX_OPEN_KEYS / self._keys_per_trigger), 0)
 
     def _closing_age(self, worth: _Profile, triggers_a_row: Float64s) -> Float64s:
         """Return the same for the worth of waiting by phase and age, shape (..., ages): of shape (..., prices)."""
@@ -229,7 +251,7 @@ class Cycle:
 
     @property
     def _pairs_a_period(self) -> float:
-        return max(float((self._pairs / self._weight).sum()), 1.0)
+        return max(float((self._pairs / self._seen).sum()), 1.0)
 
     def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s:
         """Return the share of all pairs that is lost in a period by what a row is worth, shape (prices,).
@@ -238,18 +260,18 @@ class Cycle:
             triggers_a_row: what a row is worth, in triggers, shape (prices,).
             usual_age: the age at which keys close in any phase at the earliest, in triggers, shape (prices,).
 
-        It is found anew with each phase.
+        It is found anew with each phase, and when the usual ages change.
         """
-        if self._late_share is None:
-            self._late_share = self._find_late_share(triggers_a_row, usual_age)
-        return self._late_share
+        if self._late_share is None or not np.array_equal(self._late_share[0], usual_age):
+            self._late_share = usual_age, self._find_late_share(triggers_a_row, usual_age)
+        return self._late_share[1]
 
     def _find_late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s:
         age = np.maximum(self._closing_age(self._worth, triggers_a_row), usual_age)
         # What has closed stays closed: from phase to phase the oldest open key ages by no more than has passed.
         passed = self._phase * np.arange(2 * PHASES)[:, None]
         open_age = (np.minimum.accumulate(np.tile(age, (2, 1)) - passed) + passed)[PHASES:]
-        rows = self._rows / self._weight[:, None]
+        rows = self._rows / self._seen[:, None]
         older = np.zeros((PHASES, len(self._age) + 1))
         older[:, :-1] = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1]
         # A key closes after a batch, so what comes in the trigger after its age is still admitted.
@@ -271,7 +293,10 @@ class Cycles:
     """
 
     def __init__(self, trigger_us: int, keys_per_trigger: float) -> None:
-        self._cycles = [Cycle(period_us, trigger_us, keys_per_trigger) for period_us in PERIODS_US]
+        # Where keys or batches are further apart than phases, all rows would come in rushes.
+        coarsest_us = PHASES * trigger_us * max(1.0, 1 / keys_per_trigger)
+        periods_us = [period_us for period_us in PERIODS_US if period_us >= coarsest_us] or PERIODS_US[-1:]
+        self._cycles = [Cycle(period_us, trigger_us, keys_per_trigger) for period_us in periods_us]
         self.known: list[Cycle] = []
         """The cycles that are known, the longest last."""
         self._late = np.zeros(self._cycles[-1].ages)
@@ -299,12 +324,11 @@ class Cycles:
             cycle.reach(now_us, self._late, self._pairs)
         self.known = [cycle for cycle in self._cycles if cycle.is_known]
 
-    def closing_age(self, triggers_a_row: Float64s) -> Float64s:
+    def closing_age(self, now_us: int, triggers_a_row: Float64s) -> Float64s:
         """Return the age at which keys close now so that no cycle loses what is worth waiting for, shape (prices,)."""
         none = np.zeros(len(triggers_a_row))
-        oldest: Float64s = np.max(
-            [none, *(cycle.closing_age(triggers_a_row) for cycle in self.known)], axis=0
-        )
+        ages = [cycle.closing_age(now_us, triggers_a_row) for cycle in self.known]
+        oldest: Float64s = np.max([none, *ages], axis=0)
         return oldest
 
     def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s | None:

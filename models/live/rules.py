@@ -250,7 +250,7 @@ class RuleSet:
             return
         usual = self._age[_OWN:]
         self.late_share = self._cycles.late_share(worth, usual)
-        age = self._cycles.closing_age(worth)
+        age = self._cycles.closing_age(clock_us, worth)
         closing_us = (clock_us - age * self._trigger_us).astype(np.int64) - 1
         required[_OWN:] = np.minimum(required[_OWN:], closing_us)
         self._age[_OWN:] = np.maximum(usual, age)

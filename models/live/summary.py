@@ -53,9 +53,10 @@ def rule_steps(setup: Setup, outlook: Outlook, rows_a_key: float, verdict: str) 
         hold = "missing rows are waited for, at most as long as they are worth"
     steps = [(StepKind.RULE, f"{worth}; {verdict}"), (StepKind.AGE, left), (StepKind.HOLD, hold)]
     if outlook.rush is not None:
-        steps.append(
-            (StepKind.CYCLE, f"{_rush(outlook.rush)}; a {key} waits for them {about(outlook.age)} now")
-        )
+        now = f"a {key} waits for them {about(outlook.age)} now"
+        if outlook.age <= outlook.usual_age:
+            now = f"no {key} waits for them yet"
+        steps.append((StepKind.CYCLE, f"{_rush(outlook.rush)}; {now}"))
     return tuple(DecisionStep(kind, None, reason) for kind, reason in steps)
 
 
@@ -70,9 +71,13 @@ def _rush(rush: Rush) -> str:
 
 def _time(period_us: int, at_us: int) -> str:
     """Return a time of a period in words: Friday 20:00, 20:00, or the minute of an hour."""
-    days, minutes = divmod(round(at_us / 60_000_000), 1_440)
     if period_us == _HOUR_US:
-        return f"hh:{minutes:02d}"
+        seconds = at_us // 1_000_000
+        return f"hh:{seconds // 60:02d}:{seconds % 60:02d}"
+    if period_us == _HOUR_US:
+        seconds = at_us // 1_000_000
+        return f"hh:{seconds // 60:02d}:{seconds % 60:02d}"
+    days, minutes = divmod(at_us // 60_000_000, 1_440)
     time = f"{minutes // 60 + (24 * days if period_us == 24 * _HOUR_US else 0):02d}:{minutes % 60:02d}"
     return time if period_us == 24 * _HOUR_US else f"{_DAYS[days % 7]} {time}"
 
@@ -100,6 +105,10 @@ def waiting(operator: Operator, outlook: Outlook, wait_us: int) -> str:
         waits = f"it waits for rows that come within {age} of {end}, so that {results} {age} later"
     if outlook.holds:
         waits += ", and longer for rows that are missing"
+    if outlook.age > outlook.usual_age:
+        return f"{waits}, as rows usually come late at this time"
+    if outlook.age > outlook.usual_age:
+        return f"{waits}, as rows usually come late at this time"
     later = outlook.late_rows_a_key
     if not later:
         return f"{waits}; no row has come later still"

@@ -374,7 +374,7 @@ class Tidemark:
         if self._good_windows is not None:
             missed = self._good_windows.missed()
             lost, mass, by_rule = float(missed[-1]), float(self._good_windows.windows), missed[:-1]
-            # Single rows that come late miss no window.
-            at_stake, to_come = at_stake / pairs_a_key, np.zeros(rules.rules)
-            by_cycle, pairs_a_key = by_cycle / pairs_a_key, 1.0
+            # Single rows that come late miss no window, whatever the time of the day.
+            none = np.zeros(rules.rules)
+            return Account(mass, lost, by_rule, at_stake / pairs_a_key, none, 1.0, ahead)
         return Account(mass, lost, by_rule, at_stake, to_come, pairs_a_key, ahead, by_cycle, rules.late_share)
