@@ -70,7 +70,7 @@ class Stragglers:
         self._decay = 0.5 ** (1 / np.array(half_lives, np.float64))[:, None]
         self._keys_per_trigger = keys_per_trigger
         self._rows = np.zeros((len(half_lives), kinds, BUCKETS), np.float32)
-        self._keys = np.zeros((len(half_lives), BUCKETS))  # a float32 would no longer grow after some months
+        self._keys = np.zeros((len(half_lives), BUCKETS), np.float32)
         self._end = ZERO + 1
         """Bucket after the last one with rows, and after that of age 0."""
         self._late: Float64s | None = None
@@ -104,7 +104,7 @@ class Stragglers:
     def resume(self, learned: Arrays) -> None:
         """Go on with counts."""
         checked(learned, {"rows": self._rows.shape, "keys": self._keys.shape})
-        self._rows, self._keys = learned["rows"].astype(np.float32), learned["keys"].copy()
+        self._rows, self._keys = learned["rows"].astype(np.float32), learned["keys"].astype(np.float32)
         counted = np.flatnonzero(self._rows.any(axis=(0, 1)))
         self._end = max(self._end, int(counted.max(initial=-1)) + 1)
         self._late = None
