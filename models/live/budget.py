@@ -33,10 +33,9 @@ from tidemark.models.live.defaults import (
     SPENT_WHEN_OVERDRAWN,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
-from tidemark.models.live.rules import FAMILIES
+from tidemark.models.live.rules import FAMILIES, FIRST_CYCLE_RULE
 
 _USUAL_PRICES = len(PRICES) - CYCLE_PRICES - PATIENT_PRICES
-_OWN = (FAMILIES - 1) * len(PRICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class RuleChooser:
         allowed = self._share * account.mass
         if account.late_share is None:
             best = best[CYCLE_PRICES:]
-        usual = best[(best >= _OWN) | (np.arange(len(best)) >= len(best) - _USUAL_PRICES)]
+        usual = best[(best >= FIRST_CYCLE_RULE) | (np.arange(len(best)) >= len(best) - _USUAL_PRICES)]
         fits = self._foreseen(account, usual, careful=True) <= self._allowed(account)
         if fits.any():
             rules = usual[np.flatnonzero(fits)[-1] :][:2]
@@ -171,7 +170,7 @@ class RuleChooser:
         worth = self._price_wait / (self._price * self._share * account.mass_a_key)
         cost = waited + worth * (account.lost_by_rule + account.at_stake_by_rule)
         if account.late_share is None:
-            cost[_OWN:] = math.inf
+            cost[FIRST_CYCLE_RULE:] = math.inf
         by_family = cost.reshape(FAMILIES, -1)
         by_family[:-1, :CYCLE_PRICES] = math.inf
         price = np.arange(len(PRICES))
@@ -243,7 +242,7 @@ class RuleChooser:
         """
         ever = account.lost_by_rule / max(account.mass, 1)
         if (share := account.late_share) is not None:
-            ever[_OWN:] = share if foreseen else np.maximum(ever[_OWN:], share)
+            ever[FIRST_CYCLE_RULE:] = share if foreseen else np.maximum(ever[FIRST_CYCLE_RULE:], share)
         pace: Float64s = np.maximum(self._recent_lost[rules] / max(self._recent_mass, 1), ever[rules])
         return pace
 

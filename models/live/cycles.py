@@ -30,7 +30,7 @@ _GROWTH = 1.1
 """Ratio of one age to the next at which a profile is kept, from a trigger on."""
 
 _LONGEST_AGE = 1.5
-"""Oldest age that is told apart, in periods: what was held back for a whole one comes within half of the next."""
+"""Oldest age with a bucket of its own, in periods: what was held back for one comes within half of the next."""
 
 _LEFT_AFTER_A_PERIOD = 0.5
 """What is left of the rows of a phase when it comes again."""
@@ -50,7 +50,7 @@ _RUSH_FACTOR = 2.0
 Chosen. Other late rows come at any time, and the rules without a cycle know them better.
 """
 
-_AGES_TOLD_APART = 7
+_AGES_A_GROUP = 7
 """Buckets that are judged together: their ages differ by a factor of two."""
 
 _KEPT_SHARE = 0.5
@@ -111,7 +111,7 @@ class Cycle:
         self._number: int | None = None
         self._worth: _Profile = np.zeros((PHASES, len(self._age)), np.float32)
         """Rows a trigger that the best wait brings to a key, from the beginning of each phase, shape (PHASES, ages)."""
-        self._group = np.arange(len(self._age)) // _AGES_TOLD_APART
+        self._group = np.arange(len(self._age)) // _AGES_A_GROUP
         self._rushes: _Profile = np.zeros_like(self._rows)
         """Late rows of a period that come in rushes, of the same shape."""
         self._promised = self._kept = 0.0
@@ -172,7 +172,7 @@ class Cycle:
         if np.count_nonzero(self._weight) < _SEEN_SHARE * PHASES:
             return
         self._rushes = self._find_rushes()
-        if not self._promised:
+        if self._promised < 1:  # of what faded away no row is left
             self._promised = float(self._rushes.sum())
             self._kept = self._promised if self._weight.max() < _TWO_PERIODS else 0.0
         self.is_known = self._promised > 0 and self._kept >= _KEPT_SHARE * self._promised
@@ -184,10 +184,7 @@ class Cycle:
 
     def _learn(self, number: int, rows: Float64s, pairs: int) -> None:
         at = number % PHASES
-        promised, came = (
-            self._by_group(self._rushes[at]),
-            self._by_group(rows),
-        )
+        promised, came = self._by_group(self._rushes[at]), self._by_group(rows)
         left = _LEFT_AFTER_A_PERIOD ** (1 / PHASES)
         self._promised = self._promised * left + float(promised.sum())
         self._kept = self._kept * left + float(np.minimum(promised, came).sum())
@@ -196,8 +193,8 @@ class Cycle:
         self._weight[at] = self._weight[at] * _LEFT_AFTER_A_PERIOD + 1
 
     def _by_group(self, rows: _Profile) -> _Profile:
-        """Return rows by ages that are told apart, from rows by age, shape (..., groups)."""
-        sums: _Profile = np.add.reduceat(rows, np.arange(0, len(self._age), _AGES_TOLD_APART), axis=-1)
+        """Return rows by group of ages, from rows by age, shape (..., groups)."""
+        sums: _Profile = np.add.reduceat(rows, np.arange(0, len(self._age), _AGES_A_GROUP), axis=-1)
         return sums
 
     def _find_rushes(self) -> _Profile:
@@ -295,11 +292,11 @@ class Cycles:
     def __init__(self, trigger_us: int, keys_per_trigger: float) -> None:
         # Where keys or batches are further apart than phases, all rows would come in rushes.
         coarsest_us = PHASES * trigger_us * max(1.0, 1 / keys_per_trigger)
-        periods_us = [period_us for period_us in PERIODS_US if period_us >= coarsest_us] or PERIODS_US[-1:]
+        periods_us = [period_us for period_us in PERIODS_US if period_us >= coarsest_us]
         self._cycles = [Cycle(period_us, trigger_us, keys_per_trigger) for period_us in periods_us]
         self.known: list[Cycle] = []
         """The cycles that are known, the longest last."""
-        self._late = np.zeros(self._cycles[-1].ages)
+        self._late = np.zeros(self._cycles[-1].ages if self._cycles else 0)
         self._pairs = 0
 
     def learned(self) -> Arrays:
@@ -313,6 +310,8 @@ class Cycles:
 
     def add(self, now_us: int, age: Float64s, count: Int64s) -> None:
         """Count the pairs of a batch by the age of their keys in triggers, shape (counts,) each."""
+        if not self._cycles:
+            return
         self.reach(now_us)
         is_late = age >= 0
         self._late += np.bincount(self._cycles[-1].buckets(age[is_late]), count[is_late], len(self._late))

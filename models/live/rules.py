@@ -57,7 +57,8 @@ FAMILIES = len(_FAMILIES) + 1
 
 The last one is that of the cycles: it closes no key before the best of the others does.
 """
-_OWN = len(_FAMILIES) * len(PRICES)
+FIRST_CYCLE_RULE = len(_FAMILIES) * len(PRICES)
+"""The rules from this one on are those of the cycles."""
 _MEMORY_OF_FAMILY, _KIND_OF_FAMILY, _WHOLE_OF_FAMILY = np.array(_FAMILIES).T
 _CLOCK_OF_KIND = np.array([0, 0, 1])
 _PRICES = np.array(PRICES)
@@ -105,7 +106,7 @@ class RuleSet:
         self._keys_per_trigger = keys_per_trigger
         self._budget_share = budget_share
         self.rules = FAMILIES * len(PRICES)
-        family = np.arange(_OWN) // len(PRICES)
+        family = np.arange(FIRST_CYCLE_RULE) // len(PRICES)
         self._holds = np.flatnonzero(_KIND_OF_FAMILY[family] == _HOLD)
         self._holds_whole = _WHOLE_OF_FAMILY[family][self._holds] > 0
         self._memory, self._kind = _MEMORY_OF_FAMILY[family], _KIND_OF_FAMILY[family]
@@ -133,7 +134,7 @@ class RuleSet:
         self._age = np.zeros(self.rules)
         self._left = np.zeros(self.rules)
         patient = self.price < PRICES[CYCLE_PRICES + PATIENT_PRICES]
-        patient[_OWN:] = True
+        patient[FIRST_CYCLE_RULE:] = True
         self.waits = Waits(patient, trigger_us)
         """The keys that are open, and how long keys have waited under each rule."""
 
@@ -248,12 +249,12 @@ class RuleSet:
         self.late_share = None
         if not self._cycles.known:
             return
-        usual = self._age[_OWN:]
+        usual = self._age[FIRST_CYCLE_RULE:]
         self.late_share = self._cycles.late_share(worth, usual)
         age = self._cycles.closing_age(clock_us, worth)
         closing_us = (clock_us - age * self._trigger_us).astype(np.int64) - 1
-        required[_OWN:] = np.minimum(required[_OWN:], closing_us)
-        self._age[_OWN:] = np.maximum(usual, age)
+        required[FIRST_CYCLE_RULE:] = np.minimum(required[FIRST_CYCLE_RULE:], closing_us)
+        self._age[FIRST_CYCLE_RULE:] = np.maximum(usual, age)
 
     def rows_a_key(self, elapsed: float) -> float:
         """Return the mean number of pairs per key so far."""
@@ -273,7 +274,7 @@ class RuleSet:
 
     def outlook(self, rule: int) -> Outlook:
         """Return what a rule does now."""
-        own = rule if rule < _OWN else int(self._followed[rule % len(PRICES)])
+        own = rule if rule < FIRST_CYCLE_RULE else int(self._followed[rule % len(PRICES)])
         usual_age = max(float(self._age[own]), 0.0)
         memory, kind, _ = _FAMILIES[own // len(PRICES)]
         return Outlook(
@@ -301,7 +302,7 @@ class RuleSet:
         self, age: Float64s, age_then: Float64s, missing: Float64s, worth: Float64s, longest: float
     ) -> Int64s:
         """Return the key below which each rule must stay to wait for missing rows, but those of cycles."""
-        free = np.full(_OWN, _FREE_US, np.int64)
+        free = np.full(FIRST_CYCLE_RULE, _FREE_US, np.int64)
         candidates = np.flatnonzero((missing > 0) & (age_then <= longest))
         if not len(candidates):
             return free

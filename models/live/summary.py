@@ -63,9 +63,7 @@ def rule_steps(setup: Setup, outlook: Outlook, rows_a_key: float, verdict: str) 
 def _rush(rush: Rush) -> str:
     """Return when most rows come that are waited for by the time of the hour, day or week."""
     begin, end = (_time(rush.period_us, at_us) for at_us in (rush.begin_us, rush.end_us))
-    period = (
-        "an hour" if rush.period_us == _HOUR_US else "a day" if rush.period_us == 24 * _HOUR_US else "a week"
-    )
+    period = {_HOUR_US: "an hour", 24 * _HOUR_US: "a day"}.get(rush.period_us, "a week")
     return f"between {begin} and {end} UTC rows usually come late: {rush.share:.2%} of those of {period}"
 
 
@@ -74,12 +72,10 @@ def _time(period_us: int, at_us: int) -> str:
     if period_us == _HOUR_US:
         seconds = at_us // 1_000_000
         return f"hh:{seconds // 60:02d}:{seconds % 60:02d}"
-    if period_us == _HOUR_US:
-        seconds = at_us // 1_000_000
-        return f"hh:{seconds // 60:02d}:{seconds % 60:02d}"
-    days, minutes = divmod(at_us // 60_000_000, 1_440)
-    time = f"{minutes // 60 + (24 * days if period_us == 24 * _HOUR_US else 0):02d}:{minutes % 60:02d}"
-    return time if period_us == 24 * _HOUR_US else f"{_DAYS[days % 7]} {time}"
+    minutes = at_us // 60_000_000
+    if period_us == 24 * _HOUR_US:
+        return f"{minutes // 60:02d}:{minutes % 60:02d}"
+    return f"{_DAYS[minutes // 1_440 % 7]} {minutes // 60 % 24:02d}:{minutes % 60:02d}"
 
 
 def behind(lag_us: int) -> str:
@@ -105,8 +101,6 @@ def waiting(operator: Operator, outlook: Outlook, wait_us: int) -> str:
         waits = f"it waits for rows that come within {age} of {end}, so that {results} {age} later"
     if outlook.holds:
         waits += ", and longer for rows that are missing"
-    if outlook.age > outlook.usual_age:
-        return f"{waits}, as rows usually come late at this time"
     if outlook.age > outlook.usual_age:
         return f"{waits}, as rows usually come late at this time"
     later = outlook.late_rows_a_key

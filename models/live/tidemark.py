@@ -369,12 +369,20 @@ class Tidemark:
         pairs_a_key = rules.rows_a_key(self.age_triggers)
         ahead_us = np.maximum(rules.watermark_us - max(self._watermark_us, rules.waits.done_us), 0)
         ahead = ahead_us / self._span_us
-        lost, mass, by_rule = float(self._late), float(rules.pairs), rules.late
-        at_stake, to_come, by_cycle = rules.at_stake, rules.to_come, rules.to_come_by_cycle
         if self._good_windows is not None:
-            missed = self._good_windows.missed()
-            lost, mass, by_rule = float(missed[-1]), float(self._good_windows.windows), missed[:-1]
+            missed, windows = self._good_windows.missed(), float(self._good_windows.windows)
             # Single rows that come late miss no window, whatever the time of the day.
             none = np.zeros(rules.rules)
-            return Account(mass, lost, by_rule, at_stake / pairs_a_key, none, 1.0, ahead)
-        return Account(mass, lost, by_rule, at_stake, to_come, pairs_a_key, ahead, by_cycle, rules.late_share)
+            at_stake = rules.at_stake / pairs_a_key
+            return Account(windows, float(missed[-1]), missed[:-1], at_stake, none, 1.0, ahead)
+        return Account(
+            mass=float(rules.pairs),
+            lost=float(self._late),
+            lost_by_rule=rules.late,
+            at_stake_by_rule=rules.at_stake,
+            to_come_by_rule=rules.to_come,
+            mass_a_key=pairs_a_key,
+            spans_ahead=ahead,
+            to_come_by_cycle=rules.to_come_by_cycle,
+            late_share=rules.late_share,
+        )

@@ -111,7 +111,7 @@ def test_an_incident_after_quiet_days_is_believed_when_it_comes_again() -> None:
     assert cycle.is_known
 
 
-@pytest.mark.parametrize(("window_us", "periods"), [(MINUTE, 3), (5 * MINUTE, 2), (HOUR, 1)])
+@pytest.mark.parametrize(("window_us", "periods"), [(MINUTE, 3), (5 * MINUTE, 2), (HOUR, 1), (12 * HOUR, 0)])
 def test_a_period_has_no_phases_shorter_than_a_window(window_us: int, periods: int) -> None:
     """Else all rows of a window come in a few phases, which look like rushes."""
     assert len(Cycles(MINUTE // 2, MINUTE / 2 / window_us).learned()) == 4 * periods
