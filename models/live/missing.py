@@ -31,15 +31,13 @@ from tidemark.models.live.defaults import (
     UNEVENNESS_PRIOR_SPANS,
 )
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
+from tidemark.models.live.policy import NEVER_US
 from tidemark.models.live.profiles import Profiles, delivered_bucket
 
 _STREAM = 0
 """Row and column of the whole stream; partition p is p + 1."""
 
 _ALL = slice(None)
-
-NEVER_US = 2**62
-"""A time that never comes."""
 
 _DENSE = 0.25
 """Share of the partitions from which on comparing all of them is faster than picking some out."""

@@ -17,7 +17,7 @@ from tidemark.models.live.defaults import (
     IDLE_REMEMBERED_GAPS,
     IDLE_UNLEARNED_TRIGGERS,
 )
-from tidemark.models.live.policy import NO_BASE_US
+from tidemark.models.live.policy import NEVER_US, NO_BASE_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,6 @@ class Activity:
     behind_us: int | None
     """Lowest base of those with a backlog; None without one, ``NO_BASE_US`` when one has never been seen."""
     idle: tuple[str, ...]
-
-
-_NEVER_US = 1 << 62
 
 
 @dataclass(slots=True)
@@ -125,7 +122,7 @@ class Partitions:
         if learned is not None:
             return IDLE_AFTER_GAPS * learned
         if not self._trigger_us:
-            return _NEVER_US
+            return NEVER_US
         every = (self._learned_us(other) for other in self._partitions.values())
         longest = max((gap for gap in every if gap is not None), default=0)
         return max(IDLE_AFTER_GAPS * longest, IDLE_UNLEARNED_TRIGGERS * self._trigger_us)

@@ -21,6 +21,9 @@ from tidemark.models.specs.slo import HORIZONS_MS, Objective
 NO_BASE_US = -4 * 10**18
 """Base (or watermark) before any row: no bound makes a row late against it. A whole number of milliseconds."""
 
+NEVER_US = 2**62
+"""A time that never comes, in microseconds."""
+
 _EMPTY = np.empty(0, np.int64)
 
 

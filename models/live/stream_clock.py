@@ -34,19 +34,18 @@ from tidemark.models.live.defaults import (
     USUAL_LAG_SHARE,
 )
 from tidemark.models.live.learned import Arrays, checked
-from tidemark.models.live.policy import NO_BASE_US, Observation
+from tidemark.models.live.policy import NEVER_US, NO_BASE_US, Observation
 
 _Bools = NDArray[np.bool_]
 
 STREAM, PARTITIONS = 0, 1
 """The two clocks. In what follows column 0 is the whole stream, and partition p is column p + 1."""
 
-_NEVER_US = 2**62
 _AT_FIRST = {
     **dict.fromkeys(("life_us", "gap_us", "rows", "_rows_before", "_furthest_us"), 0),
     **dict.fromkeys(("behind", "replaced"), False),
     "base_us": NO_BASE_US,
-    "last_us": _NEVER_US,
+    "last_us": NEVER_US,
     "_before_us": -1,
 }
 """What each column has before its first rows."""
@@ -71,7 +70,7 @@ class FeedProgress:
         self.base_us: Int64s = none
         """Newest event time read, to its granule's start, ``NO_BASE_US`` before the first, shape (columns,)."""
         self.last_us: Int64s = none
-        """When the newest rows came, ``_NEVER_US`` before the first, shape (columns,)."""
+        """When the newest rows came, ``NEVER_US`` before the first, shape (columns,)."""
         self.life_us: Int64s = none
         """Time from the first rows to the newest ones, shape (columns,)."""
         self.gap_us: Int64s = none

@@ -23,9 +23,9 @@ from tidemark.models.live.cohorts import first_places, places_in, summed
 from tidemark.models.live.defaults import FUTURE_COHORTS, PILED_UP_TRIGGERS
 from tidemark.models.live.learned import Arrays, checked, joined, part_of
 from tidemark.models.live.learning import GoodWindows, learning_of
-from tidemark.models.live.missing import NEVER_US, Missing
+from tidemark.models.live.missing import Missing
 from tidemark.models.live.plain import PlainSpark, pairs_up_to
-from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.live.policy import NEVER_US, NO_BASE_US, Decision, Observation, Setup
 from tidemark.models.live.rules import RuleSet
 from tidemark.models.live.stream_clock import STREAM, StreamClock
 from tidemark.models.live.summary import behind, deliveries, rule_steps, waiting

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.live.ages import Float64s
+from tidemark.models.live.cohorts import places_in
 from tidemark.models.live.policy import NO_BASE_US
 
 _Bools = NDArray[np.bool_]
@@ -72,8 +73,7 @@ class Waits:
         """Return the place of each key among those that are open, and whether it is one of them, shape (keys,) each."""
         if not len(self.key_us):
             return np.zeros(len(key_us), np.intp), np.zeros(len(key_us), bool)
-        at = np.minimum(self.key_us.searchsorted(key_us), len(self.key_us) - 1)
-        return at, self.key_us[at] == key_us
+        return places_in(self.key_us, key_us)
 
     def _insert(self, key_us: Int64s) -> None:
         keys = np.concatenate([self.key_us, key_us])

@@ -12,6 +12,7 @@ import pytest
 from tidemark.models.backtest.bounds import DEFAULT_SPAN_US, MaxNeed
 from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_names
 from tidemark.models.base.operators import tumbling
+from tidemark.models.live import cycles
 from tidemark.models.live.policy import BoundPolicy, Decision, Observation, Setup
 
 from support.seen import UNKNOWN_US, drawn_batches
@@ -213,9 +214,12 @@ def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
 
 @pytest.mark.slow
 @every_policy
-def test_twice_the_times_make_bounds_twice_as_wide(made: Made) -> None:
-    """Of a stream within an hour, the first cycle, the rule is the same; bounds are rounded to a millisecond."""
-    scale = 2
+def test_times_a_thousand_make_bounds_a_thousand_times_as_wide(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Milliseconds or hours, where cycles are as much longer too: the rule is the same; bounds are rounded to one."""
+    scale = 1_000
+    monkeypatch.setattr(cycles, "PERIODS_US", [scale * period_us for period_us in cycles.PERIODS_US])
     small = decided(made.policy(), drawn_batches(12, 120, partitions=[PARTITIONS]))
     large = decided(
         made.policy(scale), drawn_batches(12, 120, partitions=[PARTITIONS], scale=scale), DELAY_US * scale

@@ -14,6 +14,7 @@ from tidemark.models.backtest.catalogue import make_policy
 from tidemark.models.backtest.run import BacktestRun, BacktestScore, meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight
 from tidemark.models.base.operators import Int64s, RowLevel, session, sliding, tumbling
+from tidemark.models.live import cycles
 from tidemark.models.live.defaults import (
     LONGEST_HOLD_MARGIN,
     LONGEST_HOLD_SPANS,
@@ -90,10 +91,13 @@ def test_a_trace_that_is_cut_short_is_decided_alike_up_to_the_cut(kind: str) -> 
 @pytest.mark.parametrize(
     "kind", with_soak(["bursts", "night", "stationary", "stalls"], {"stationary", "stalls"})
 )
-def test_three_times_as_long_is_decided_three_times_as_late(kind: str) -> None:
-    """Within an hour, the first cycle, nothing in the policy has a unit of its own but Spark's millisecond."""
-    scale, trace = 3, short_trace(kind)
+def test_a_thousand_times_as_long_is_decided_a_thousand_times_as_late(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in the policy has a unit of its own but Spark's millisecond, and the hour, day and week."""
+    scale, trace = 1_000, short_trace(kind)
     slots, marks = short_timeline(kind)
+    monkeypatch.setattr(cycles, "PERIODS_US", [scale * period_us for period_us in cycles.PERIODS_US])
     longer = Trace(trace.event_time_us * scale, trace.arrival_time_us * scale, trace.partition)
     long_slots, long_marks = timeline(longer, setup(scale=scale))
     known = marks > NO_BASE_US
