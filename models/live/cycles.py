@@ -114,6 +114,10 @@ class Cycle:
         self._group = np.arange(len(self._age)) // _AGES_A_GROUP
         self._rushes: _Profile = np.zeros_like(self._rows)
         """Late rows of a period that come in rushes, of the same shape."""
+        self._promised_before: _Profile = np.zeros(-(-len(self._age) // _AGES_A_GROUP))
+        """Rows that rushes were to bring in the phase before, shape (groups,)."""
+        self._came: _Profile = np.zeros((3, len(self._promised_before)))
+        """Late rows of the last three phases, shape (3, groups)."""
         self._promised = self._kept = 0.0
         """Rows that rushes were to bring, and those of them that came; the rushes of the first period count as both."""
         self.is_known = False
@@ -184,7 +188,10 @@ class Cycle:
 
     def _learn(self, number: int, rows: Float64s, pairs: int) -> None:
         at = number % PHASES
-        promised, came = self._by_group(self._rushes[at]), self._by_group(rows)
+        # As a rush may come a phase early or late, what a phase promised is compared once the next one has passed.
+        promised, self._promised_before = self._promised_before, self._by_group(self._rushes[at])
+        self._came = np.vstack([self._came[1:], self._by_group(rows)])
+        came = self._came.sum(axis=0)
         left = _LEFT_AFTER_A_PERIOD ** (1 / PHASES)
         self._promised = self._promised * left + float(promised.sum())
         self._kept = self._kept * left + float(np.minimum(promised, came).sum())
@@ -331,18 +338,24 @@ class Cycles:
         return oldest
 
     def late_share(self, triggers_a_row: Float64s, usual_age: Float64s) -> Float64s | None:
-        """Return the share of all pairs lost in the longest period that is known, shape (prices,); None without one.
+        """Return the share of all pairs lost in the period that is known and loses most, shape (prices,); or None.
 
         Args:
             triggers_a_row: what a row is worth, in triggers, shape (prices,).
             usual_age: the age at which keys close in any phase at the earliest, in triggers, shape (prices,).
         """
-        return self.known[-1].late_share(triggers_a_row, usual_age) if self.known else None
+        shares = [cycle.late_share(triggers_a_row, usual_age) for cycle in self.known]
+        return np.max(shares, axis=0) if shares else None
 
     def rush(self, age: float) -> Rush | None:
         """Return when most rows come for keys that are older than ``age`` triggers, by the longest cycle."""
         return self.known[-1].rush(age) if self.known else None
 
     def to_come(self, age: Float64s) -> Float64s:
-        """Return how many rows still come for keys older than ``age`` triggers by the longest cycle, of its shape."""
-        return self.known[-1].to_come(age) if self.known else np.zeros(age.shape)
+        """Return how many rows still come for keys older than ``age`` triggers, of its shape.
+
+        By the cycle of which most come: of its first period a week knows only the days that have passed.
+        """
+        none = np.zeros(age.shape)
+        most: Float64s = np.max([none, *(cycle.to_come(age) for cycle in self.known)], axis=0)
+        return most

@@ -176,6 +176,27 @@ def test_the_rush_is_given_by_when_it_comes_and_how_much_it_brings() -> None:
     assert cycle.rush(1_300.0) is None
 
 
+def test_a_rush_that_comes_half_an_hour_early_or_late_is_believed() -> None:
+    cycle = DayCycle()
+    for day, half_hour in enumerate((40, 41, 40, 39, 41, 39, 40)):
+        for phase in range(PHASES):
+            cycle.go_on(BEGIN + day * 24 * HOUR + phase * HOUR // 2)
+            cycle.add(1_000, np.arange(1_200.0), 10 if phase == half_hour else 0)
+            assert day < 2 or cycle.is_known, (day, phase)
+
+
+def test_days_of_the_first_week_that_have_not_passed_are_foreseen_by_the_day() -> None:
+    cycles = Cycles(MINUTE, KEYS)
+    for half_hour in range(6 * PHASES + 24):
+        age = np.arange(1_200.0) if half_hour % PHASES == 40 else np.full(1, -1.0)
+        cycles.add(BEGIN + half_hour * HOUR // 2, age, np.full(len(age), 10))
+    assert len(cycles.known) == 2, "the day and the week"
+    share = cycles.late_share(WORTH, np.zeros(len(WORTH)))
+    assert share is not None
+    assert share[-1] > 0.9
+    assert cycles.to_come(np.zeros(1))[0] == pytest.approx(7_200, rel=0.1), "ten for each key since midnight"
+
+
 @pytest.mark.parametrize("period_us", PERIODS_US)
 def test_a_profile_outlives_the_driver(period_us: int) -> None:
     rng = np.random.default_rng(2)
