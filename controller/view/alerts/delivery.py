@@ -59,8 +59,6 @@ class Checked:
     """The streams of this process, with the lease of each."""
     active: Mapping[int, Sequence[ActiveAlert]]
     """The alerts that hold for each of them."""
-    labels: Mapping[int, Mapping[str, str]]
-    """The labels of each of them: its job, its name, and those of its policy."""
     names: frozenset[tuple[str, str]]
     """Job and stream of every stream that there is, also of other processes."""
 

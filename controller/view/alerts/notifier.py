@@ -140,14 +140,6 @@ class Notifier:
                 )
                 for state, _ in mine
             },
-            labels={
-                state.id: {
-                    **state.policy.value.labels,
-                    "spark_job": state.row.job,
-                    "stream": state.row.stream,
-                }
-                for state, _ in mine
-            },
             names=frozenset((state.row.job, state.row.stream) for state in states),
         )
 

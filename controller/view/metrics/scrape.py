@@ -8,7 +8,6 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import Metric
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
@@ -35,7 +34,7 @@ from tidemark.controller.base.shares import used
 from tidemark.controller.control.rollout.store import rollouts_by_state
 from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.view.metrics.partition_metrics import Exposed, most_notable, partition_values
-from tidemark.controller.view.metrics.series import LabelSet, Samples, families_of, lines_of
+from tidemark.controller.view.metrics.series import LabelSet, Samples, lines_of
 from tidemark.controller.view.state.load import load_states
 from tidemark.controller.view.state.partition_rows import load_partitions
 from tidemark.controller.view.state.state import NewestBatch, StreamState
@@ -83,11 +82,6 @@ class Scrape:
         text = generate_latest(self._registry) + "".join(lines_of(samples)).encode()
         self._seconds.observe(perf_counter() - begun)
         return text
-
-    def families(self) -> Iterator[Metric]:
-        """Yield the same metrics, without the detail, for what is not Prometheus."""
-        yield from self._registry.collect()
-        yield from families_of(self._of_the_store(detail=False))
 
     def _of_the_store(self, *, detail: bool) -> Samples:
         try:
