@@ -120,7 +120,7 @@ def _of_arrays(
     # One statement with an array for each column: the server plans it once, and nothing is sent row by row.
     columns: Any = table.__table__.columns
     insert: Any = _insert("postgresql", table)
-    arrays = [bindparam(name, type_=postgresql.ARRAY(columns[name].type)) for name in names]
+    arrays = [bindparam(name, type_=postgresql.ARRAY(columns[name].type, dimensions=1)) for name in names]
     source = func.unnest(*arrays).table_valued(*names).render_derived()
     filled = insert.from_select(names, select(*(source.c[name] for name in names)))
     done: postgresql.Insert = filled.on_conflict_do_update(

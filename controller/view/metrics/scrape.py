@@ -32,13 +32,14 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.base.shares import used
 from tidemark.controller.control.rollout.store import rollouts_by_state
-from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.view.metrics.partition_metrics import Exposed, most_notable, partition_values
 from tidemark.controller.view.metrics.series import LabelSet, Samples, lines_of
 from tidemark.controller.view.state.load import load_states
 from tidemark.controller.view.state.partition_rows import load_partitions
 from tidemark.controller.view.state.state import NewestBatch, StreamState
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.late_counts import BY_PARTITION
+from tidemark.models.evidence.losses import LostSummary
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import SLOT_US, merge_all, slot_of_us
 
@@ -329,7 +330,7 @@ def _of_values(lost: LostSummary | None) -> dict[tuple[str, str], tuple[int, int
     by_value: dict[tuple[str, str], tuple[int, int]] = {}
     if lost is None:
         return by_value
-    for dimension, values in lost.by_dimension.items():
+    for dimension, values in {BY_PARTITION: lost.partitions, lost.dimension: lost.values}.items():
         for loss in values:
             # A text may be the label of null: one series is not exposed twice.
             value = "(null)" if loss.value is None else loss.value
