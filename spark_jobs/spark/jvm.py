@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import pyspark
@@ -57,11 +56,6 @@ def is_since(major: int, minor: int) -> bool:
     """Return whether this is PySpark of a version or a later one."""
     numbers = re.findall(r"\d+", pyspark.__version__)
     return (int(numbers[0]), int(numbers[1])) >= (major, minor)
-
-
-def has_read_limits() -> bool:
-    """Return whether streaming sources in Python can be asked for a part of what there is (PySpark 4.2)."""
-    return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 TRIED = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
