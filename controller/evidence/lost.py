@@ -82,8 +82,6 @@ def lost_in_window(
     """Return the rows and losses of a stream up to the newest hour with counts; None without any.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         window_ms: how far back from the end of that hour to count, in milliseconds; an hour
             that is part of it counts whole.
         dimension: the dimension; None for the one that was counted last, rather than the partitions beside it.

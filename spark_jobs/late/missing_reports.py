@@ -101,8 +101,6 @@ class MissingReports:
         folder: where its late rows are kept.
         late: how its rows are read again.
         binding: what its reports say, and its tap.
-        granules: the granules of its reports.
-        ledger: its ledger.
         monotonic: returns a time in seconds that only grows.
     """
 

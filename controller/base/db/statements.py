@@ -41,8 +41,6 @@ def upsert_many(
     """Insert rows, or change the existing ones of the same key.
 
     Args:
-        session: the session.
-        table: the table.
         columns: by name a value for each row. All writers order rows by the key, in which order they are locked.
         same: columns with one value for all rows.
         replaced: columns that take the new value.

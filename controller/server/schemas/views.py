@@ -73,8 +73,6 @@ def bound_answer_of(
     """Return what is published to a job.
 
     Args:
-        job: name of the job.
-        stream: name of the stream.
         row: the stream; None for an unknown one.
         published: the newest generation; None before the first.
         pin: the pin in force; None for none.

@@ -67,10 +67,8 @@ class Delivery:
     """Notifies one destination. Not safe to share between threads, but for ``firing``.
 
     Args:
-        name: name of the destination.
         receiver: takes the messages.
         takes: says by its labels whether an alert is for the destination.
-        database: the store.
         links: addresses in messages.
         counters: counts messages.
         stop: set when nothing more is to be sent.

@@ -43,7 +43,6 @@ class Notifier:
     """Checks the alerts of streams and has destinations notified.
 
     Args:
-        database: the store.
         leases: which streams are this process's.
         destinations: whom to notify, by name; at least one.
         links: addresses in messages.

@@ -48,7 +48,6 @@ class Scrape:
     """Answers scrapes. Safe to call from several threads.
 
     Args:
-        database: the store.
         registry: what this process counts.
         max_partitions: how many partitions of a stream have series of their own, at most.
         label_names: names of the labels of streams that are exposed.

@@ -40,7 +40,6 @@ def read_savings(
     """Return what a stream would save.
 
     Args:
-        state: the stream.
         spent: what counts for its budget; None without an SLO.
     """
     what_if = what_if_of(session, state.id, now_us, cache)
