@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from tidemark.spark_jobs.spark.jvm import PRIVATE_NAMES, TRIED
-
 from support.front_ends import FOUND
 from support.plain_jobs import KINDS
+from support.private_names import PRIVATE_NAMES, TRIED
 from support.spark_versions import MATRIX, MODES, OPERATORS
 
 __all__ = ["front_end_rows", "matrix_rows", "private_rows", "spark_document"]

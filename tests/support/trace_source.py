@@ -27,9 +27,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from tidemark.spark_jobs.demo.plan import TRACE_COLUMNS
-from tidemark.spark_jobs.spark.jvm import SESSION, find
+from tidemark.spark_jobs.spark.jvm import find, named
 
 _SCHEMA = "seq long, event_time timestamp, arrival_time timestamp, partition string"
+_SESSION = named(
+    "traces in a second session of one driver",
+    "org.apache.spark.sql.classic.SparkSession",
+    older="org.apache.spark.sql.SparkSession",
+)
 _OPTIONS = {"path", "speed", "slot_us", "until", "shards"}
 
 
@@ -48,7 +53,7 @@ def register_trace_source(spark: SparkSession) -> None:
     is to have it, and so refuses a second session what the first one has. Therefore this one is active meanwhile.
     """
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    sessions = find(SESSION)
+    sessions = find(_SESSION)
     if sessions is None:
         spark.dataSource.register(TraceSource)
         return
