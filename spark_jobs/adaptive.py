@@ -165,9 +165,7 @@ def watched(
     """Return a stream's rows with tap and watermark.
 
     Args:
-        df: the rows.
         event_time: the event-time column.
-        settings: the stream's.
         operator: as ``adaptive_watermark`` has it, and so ``late`` and ``sink``.
         late: what becomes of late rows; None for what the settings say.
         sink: takes the reports; None for the controller.

@@ -32,7 +32,6 @@ def fetch(
     """Return the answer to a request, up to ``max_bytes`` long; redirects are not followed.
 
     Args:
-        method: the HTTP method.
         url: where to.
         timeout_seconds: how long it may take from the look-up of the name to the end of the answer, in seconds.
         request: the rest of it, as ``httpx`` takes it.

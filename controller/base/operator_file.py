@@ -59,7 +59,6 @@ def read_tables(file: Path | None, what: str, read: Callable[[Mapping[str, Any]]
     """Return what the tables of a file say, by name; nothing without a file.
 
     Args:
-        file: the file.
         what: what each table is about, in errors.
         read: reads one table; pydantic's and its own ``ValueError`` are named with the table and the field.
 
@@ -228,7 +227,6 @@ def destinations_of(
     """Return which destinations take alerts of a stream, and the names of its alerts that none takes.
 
     Args:
-        destinations: the destinations by name.
         labels: labels that all alerts of the stream have; what only some have, such as a partition, counts as missing.
     """
     by_alert = [

@@ -31,7 +31,6 @@ def parse_body(adapter: TypeAdapter[T], body: bytes, names: Collection[str] | No
 
     Args:
         adapter: what it must be.
-        body: the JSON.
         names: names of the fields that it may have, for the one that has another; None for those of the schema.
 
     Raises:

@@ -43,8 +43,6 @@ def read_spec(kind: type[T], document: Mapping[str, Any], body: bytes | None = N
     """Return the specification that fields say, of which some may be in words.
 
     Args:
-        kind: the specification.
-        document: the fields.
         body: the JSON that they were read from, which is validated as it is where nothing is in words.
 
     Raises:

@@ -76,7 +76,6 @@ class _CachedJoin:
     """What is kept of the streams of one query.
 
     Args:
-        streams: the streams by name.
         query_id: the query's persistent id.
         horizon_ms: how far back to count, in milliseconds.
     """
@@ -204,8 +203,6 @@ class JoinCache:
         """Return what is known of the streams of a query together, and the bounds that an SLO chooses by it.
 
         Args:
-            session: the session.
-            streams: the streams by name.
             newest: the newest report of each, all of one query.
             slo: the SLO on their joined output.
             chosen: the bounds chosen before under this SLO; None without any.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
@@ -14,7 +14,6 @@ from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import LateSlotRow, LateStepRow
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.reports.take_reports import StoredReceipt
-from tidemark.models.base.read_json import read_object
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.late_counts import (
@@ -26,7 +25,7 @@ from tidemark.models.evidence.late_counts import (
     losses,
     merge,
 )
-from tidemark.models.evidence.losses import CountedUpTo, ValueLoss
+from tidemark.models.evidence.losses import CountedUpTo, LostOfValue, LostSummary, ValueLoss
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, edge_us
 
 
@@ -83,8 +82,6 @@ def lost_in_window(
     """Return the rows and losses of a stream up to the newest hour with counts; None without any.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         window_ms: how far back from the end of that hour to count, in milliseconds; an hour
             that is part of it counts whole.
         dimension: the dimension; None for the one that was counted last, rather than the partitions beside it.
@@ -201,43 +198,6 @@ def _counts(numbers: list[int]) -> LossCounts:
 
 MAX_SHOWN = 10
 """How many values of a stream are shown: those with most lost rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostOfValue:
-    """What a value lost over the SLO's window."""
-
-    value: str | None
-    rows: int
-    lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class LostSummary:
-    """What the values of a stream's dimension lost over the SLO's window."""
-
-    dimension: str
-    """Name of the column."""
-    values: tuple[LostOfValue, ...]
-    """Those with most lost rows."""
-    bias: str | None
-    """Which values lose rows far more often than the rest, as a sentence; None when none does."""
-    partitions: tuple[LostOfValue, ...] = ()
-    """The partitions with most lost rows, where they are counted beside another dimension."""
-
-    def to_json(self) -> str:
-        """Return it as JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> LostSummary:
-        """Return what ``to_json`` made JSON of."""
-        return read_object(cls, json.loads(text))
-
-    @property
-    def by_dimension(self) -> dict[str, tuple[LostOfValue, ...]]:
-        """What was lost by the values of each dimension."""
-        return {BY_PARTITION: self.partitions, self.dimension: self.values}
 
 
 def lost_summary(session: Session, stream_id: int, window_ms: int) -> LostSummary | None:

@@ -188,7 +188,6 @@ def rollups_in(
     """Return what a span adds up to, part by part: the stored rollups, and each report of the tail.
 
     Args:
-        session: the session.
         span: the span; where its narrow slots are aged out, it is widened to the edges of wider ones.
         width_us: only slots whose width divides this one.
         read: returns what stored rows, in order, add up to, in as many parts as it likes.
@@ -223,7 +222,6 @@ def merged(parts: Sequence[Rollup], slot_us: int, needs: Sketch) -> Rollup:
     Args:
         parts: the parts; a correction has no batch.
         slot_us: start of the slot that they are in.
-        needs: their needs.
     """
     sums = sums_of(parts)
     assert sums is not None, "a slot has a batch"

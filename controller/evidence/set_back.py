@@ -61,7 +61,6 @@ def set_back(session: Session, offset: OffsetRow, now_us: int) -> bool:
     """Set back the next times of a locked stream that are ahead for sure; return False without any.
 
     Args:
-        session: the session.
         offset: how far the stream is rolled up.
         now_us: the store's clock, in microseconds.
     """

@@ -49,7 +49,6 @@ class ReportWriter:
     """Stores reports, one group after another, in a thread of its own.
 
     Args:
-        database: the store.
         clock: the wall time in microseconds.
         counters: metrics of the intake.
         evidence: is told of each report in the transaction that stores it.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
@@ -13,7 +12,6 @@ from tidemark.controller.base.db.statements import upsert_many
 from tidemark.controller.base.db.tables import LiveRow, ReportRow, StreamRow
 from tidemark.controller.reports.store import newest_report_query
 from tidemark.controller.specs.streams import add_event
-from tidemark.models.base.read_json import read_object
 from tidemark.models.live.kept import KeptLive
 from tidemark.models.protocol.messages import AppendDelay, LiveState, Report
 
@@ -45,16 +43,16 @@ def keep_live(session: Session, stream_id: int, report_id: int, report: Report, 
         return
     live, delay = report.live, report.append_delay
     if live is not None and live.failure is not None:
-        before = session.connection().scalar(_KEPT, {"stream": stream_id})
-        if before is None or json.loads(before).get("failure") is None:
+        before: KeptLive | None = session.connection().scalar(_KEPT, {"stream": stream_id})
+        if before is None or before.failure is None:
             add_event(session, stream_id, now_us, kind="LiveFailed", reason=live.failure[:_REASON_CHARACTERS])
             session.flush()
     upsert_many(
         session,
         LiveRow,
         {
-            "live": [None if live is None else json.dumps(asdict(_kept(live)))],
-            "append_delay": [None if delay is None else json.dumps(asdict(delay))],
+            "live": [None if live is None else _kept(live)],
+            "append_delay": [delay],
             "contradiction": [report.contradiction],
         },
         same={"stream_id": stream_id, "report_id": report_id},
@@ -75,13 +73,7 @@ def newest_state(session: Session, newest: ReportRow) -> NewestState:
 
 def state_in(row: LiveRow | None) -> NewestState:
     """Return what is kept of the newest report; ``row`` is None when it says none of this."""
-    if row is None:
-        return NewestState()
-    return NewestState(
-        None if row.live is None else read_object(KeptLive, json.loads(row.live)),
-        None if row.append_delay is None else read_object(AppendDelay, json.loads(row.append_delay)),
-        row.contradiction,
-    )
+    return NewestState() if row is None else made_of(NewestState, row)
 
 
 def _kept(live: LiveState) -> KeptLive:

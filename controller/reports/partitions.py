@@ -71,7 +71,6 @@ def arrived_in(report: Report, cells: ReportCells, wrong: ReportCells | None, la
     """Return what ``report``, whose counts are ``cells``, held of each partition.
 
     Args:
-        report: the report.
         cells: its counts.
         wrong: those of misdated rows; None without any.
         latest_us: the latest event time that a clock which is right can have given, in microseconds.
@@ -117,7 +116,6 @@ def add_partitions(session: Session, batches: Sequence[tuple[int, int, int, Arri
     """Add what batches of different streams, which are locked, held to their partitions.
 
     Args:
-        session: the session.
         batches: of each the stream, when it was seen and the stream's maximum event time after it, in microseconds,
             and what it held.
     """
@@ -202,8 +200,6 @@ def forget_partitions(session: Session, stream_id: int, before_us: int, limit: i
     It bypasses the session.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         before_us: only partitions whose newest batch was triggered before, in microseconds.
         limit: how many at most.
 
@@ -242,7 +238,6 @@ def base_after_us(report: Report, before_ms: int | None, seen_us: int) -> int:
     It is capped at the end of the batch: future-dated rows must not make every honest partition look late.
 
     Args:
-        report: the batch's report.
         before_ms: the base of all batches before it, in milliseconds; None when none is known.
         seen_us: when it was seen.
     """

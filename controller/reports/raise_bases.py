@@ -38,8 +38,6 @@ def raise_later_bases(session: Session, stream_id: int, report: Report, max_ms: 
 
     Args:
         session: the session; the stream is locked.
-        stream_id: the stream.
-        report: the report, which is stored.
         max_ms: its maximum event time in milliseconds.
 
     Returns:

@@ -54,8 +54,6 @@ def list_reports(
     """Return up to ``limit`` reports of a stream, those of the newest batches first.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         before: (``seen_us``, ``id``) of the report that the page before ended with; None for the first page.
         limit: how many.
     """
@@ -71,8 +69,6 @@ def list_bodies(
     """Return reports as JSON, and where the page ended; None when it was the last.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         before: (``seen_us``, ``id``) of the report that the page before ended with; None for the first page.
         limit: how many at most.
         max_bytes: how much JSON at most; one report is on the page whatever its size.
@@ -126,9 +122,7 @@ def missing_ranges(
     A stream that is not known has none.
 
     Args:
-        session: the session.
         which: names of job and stream.
-        query_id: the query.
         from_batch: batches before this one are left out.
         limit: how many ranges, the newest ones.
     """

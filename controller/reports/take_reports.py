@@ -79,11 +79,8 @@ def take_reports(
     It bypasses the session, which may hold no unflushed changes.
 
     Args:
-        session: the session.
-        reports: the reports.
         now_us: when they were received, in microseconds.
         evidence: is told of them.
-        limits: the limits of the store.
 
     Returns:
         For each report its receipt, or why nothing of it was stored:

@@ -233,7 +233,6 @@ def list_events(
     """Return up to ``limit`` events with their streams, the newest first.
 
     Args:
-        session: the session.
         before_id: only those with a smaller id; None for all.
         limit: how many.
         stream_id: only those of this stream; None for all.

@@ -148,7 +148,6 @@ def interval_ppm(
     Args:
         late_min: how many of the rows were late for sure, which the upper end rests on.
         late_max: how many may have been, which the lower end rests on.
-        rows: number of rows.
         confidence_ppm: probability that both ends are right at all looks together, in parts per million.
         rows_per_event: how many rows share their fate.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache, partial
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -52,6 +53,8 @@ def reader_of(hint: Any) -> Reader | None:
     """Return what reads a value of a type; None where it is read as it is."""
     if is_dataclass(hint):
         return partial(read_object, cast("type[Any]", hint))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
     origin, parts = get_origin(hint), get_args(hint)
     if origin is tuple:
         read = reader_of(parts[0]) if parts[1:] == (...,) else None

@@ -255,7 +255,6 @@ def replay_spark(event_time_us: Int64s, batch: Int64s, wall_us: Int64s, operator
         event_time_us: event times, shape (rows,).
         batch: index of the batch of each row, shape (rows,); no-data batches are those that hold no row.
         wall_us: wall time at which each batch runs, shape (batches,).
-        operator: the stateful operator.
     """
     maxima = np.full(len(wall_us), _NO_BASE, np.int64)
     np.maximum.at(maxima, batch, event_time_us)

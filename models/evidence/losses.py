@@ -49,6 +49,29 @@ class ValueLoss(LossTotals):
 
 
 @dataclass(frozen=True, slots=True)
+class LostOfValue:
+    """What a value lost over the SLO's window."""
+
+    value: str | None
+    rows: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostSummary:
+    """What the values of a stream's dimension lost over the SLO's window."""
+
+    dimension: str
+    """Name of the column."""
+    values: tuple[LostOfValue, ...]
+    """Those with most lost rows."""
+    bias: str | None
+    """Which values lose rows far more often than the rest, as a sentence; None when none does."""
+    partitions: tuple[LostOfValue, ...] = ()
+    """The partitions with most lost rows, where they are counted beside another dimension."""
+
+
+@dataclass(frozen=True, slots=True)
 class CountedUpTo:
     """How far the newest query's rows are counted by dimension: the job counts them some batches later."""
 

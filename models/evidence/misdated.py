@@ -72,7 +72,6 @@ def separate_misdated(
     """Return a report's counts of plausible rows and of misdated ones; None when there are no misdated ones.
 
     Args:
-        report: the report.
         base_ms: the base of its late filter, in milliseconds; None when it is not known.
         cells: its counts, if the caller has them.
         clocks: its clocks; None when they are not known, as in the driver.

@@ -98,7 +98,6 @@ def needs_against(
     small.
 
     Args:
-        report: the report.
         base_ms: the base, without rows of wrong clocks, in milliseconds; None when it is not known.
         pairs: its (row, key) pairs, if the caller has them.
         clocks: its clocks; None when they are not known.

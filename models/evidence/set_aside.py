@@ -32,7 +32,6 @@ def is_excessive(rows: int, seen_us: int, recent: Sequence[tuple[int, int]]) -> 
     """Return whether a batch has far more rows than the stream's rate explains.
 
     Args:
-        rows: its rows.
         seen_us: when it was triggered, in microseconds.
         recent: rows and trigger time of the newest ``RECENT`` batches with rows before it.
     """

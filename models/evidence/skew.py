@@ -138,7 +138,6 @@ def is_skewed(
         target_ppm: the completeness target, in parts per million.
         confidence_ppm: confidence with which it is certified, in parts per million.
         before: whether it was skewed so far; then it stays so until it costs less than half as much.
-        rule: the thresholds.
     """
     costs_ms, bound_ms = effect.costs_ms, effect.bound_ms
     if costs_ms is None or bound_ms is None or costs_ms <= 0:

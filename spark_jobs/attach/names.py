@@ -92,7 +92,6 @@ def place_of(query: str | None, checkpoint: str | None) -> str:
     """Return a query's own name, or the end of its checkpoint; empty for one that has neither.
 
     Args:
-        query: name of the query.
         checkpoint: its folder; None for one that Spark deletes as the query ends.
     """
     end = query or _end(_TEMPORARY.sub("", checkpoint or ""))

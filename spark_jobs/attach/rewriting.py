@@ -26,7 +26,6 @@ def rewritten(df: DataFrame, replacement: Callable[[_Node], _Node | None]) -> Da
     """Return a frame with ``replacement`` of each watermark; the same one where nothing is replaced.
 
     Args:
-        df: the frame.
         replacement: returns the analysed plan that takes the place of an ``EventTimeWatermark``; None to leave it.
 
     Raises:

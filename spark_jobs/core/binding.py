@@ -137,7 +137,6 @@ class Judging:
         """Return why no row of a batch is judged; None when they are.
 
         Args:
-            progress: the batch's progress.
             newest_us: the maximum event time that the tap has, in microseconds; None without any.
         """
         if self.contradiction is not None or not self.compared:

@@ -196,7 +196,6 @@ def choose_bound_at_start(
     an answer is followed, too.
 
     Args:
-        settings: the stream's.
         own: what is the job's own.
         client: the controller; None when the job has none.
         restarts: whether another bound needs another start; a stream that takes it at once is none of the runner's.

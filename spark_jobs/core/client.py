@@ -193,8 +193,6 @@ class ControllerClient:
         (RFC 7240): then the answer comes at once, also None, so the caller has to pause before it asks again.
 
         Args:
-            job: name of the job.
-            stream: name of the stream.
             etag: ETag of the answer that the caller holds; None for any answer, at once.
             wait_s: how long to wait, in seconds; parts of a second are left off.
 

@@ -183,7 +183,6 @@ def start_of(settings: JobSettings, own: OwnBounds, *, restarts: bool) -> Start:
     """Ask for the bound of a stream.
 
     Args:
-        settings: the stream's.
         own: what is the job's own.
         restarts: whether another bound needs another start.
     """

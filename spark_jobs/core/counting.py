@@ -55,7 +55,6 @@ def with_tap(
     """Return ``df``, unchanged, with its rows counted, and where the counts are; None for what Spark observes.
 
     Args:
-        df: the rows.
         tap: how they are counted.
         metric: name by which the plan of a query shows that it has this tap, and under which counts are observed.
         classes: what ``classes_for`` returns, None to have the rows observed.
@@ -180,7 +179,6 @@ def counted_in(
     What row counters counted can be had once.
 
     Args:
-        progress: the batch's progress.
         taps: the row counter of each tap; None of one that observes.
         of_run: the taps that are known to be in the query; none where its plan could not be read. Then those that have
             rows are.

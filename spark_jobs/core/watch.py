@@ -72,9 +72,6 @@ class BoundWatch:
     """Watches the answer for one stream.
 
     Args:
-        client: the controller.
-        job: name of the job.
-        stream: name of the stream.
         cache: each new answer is written there before ``latest`` returns it, so that an outage finds it on disk.
         wait_s: how long the controller may hold a request, in seconds; one that does not hold requests is asked about
             twice in that time.

@@ -3,7 +3,7 @@
     replay_into_topic(Path("trace.parquet"), "clicks", "localhost:9092", speed=10)
 
 A message's value is JSON with ``seq``, ``event_time_us`` and ``partition`` as the trace has them; its timestamp is the
-wall time of sending. A trace is described in ``trace_source``.
+wall time of sending. ``plan.TRACE_COLUMNS`` says what a trace is.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from pyspark.sql import functions as F
 
 from tidemark.spark_jobs.demo.controller_process import DemoError
 from tidemark.spark_jobs.demo.kafka_broker import BrokerError, KafkaBroker
-from tidemark.spark_jobs.demo.plan import Plan
+from tidemark.spark_jobs.demo.plan import TRACE_COLUMNS, Plan, rows_of
 from tidemark.spark_jobs.spark.jar import JarsNotFound
-from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, read_arrivals
 
 _TOPIC = "fleet"
 _SLOT_SECONDS = 0.6
@@ -189,7 +188,7 @@ def replay_into_topic(
     """
     if speed is not None and not 0 < speed < float("inf"):
         raise ValueError(f"speed is {speed}; it must be a number above 0")
-    read_arrivals(str(trace))  # rejects a file that is no trace
+    rows_of(trace)  # rejects a file that is no trace
     partition_of = kafka_partitions(_names(trace))
     producer = _Producer(topic, bootstrap_servers, len(partition_of))
     stop = stop or threading.Event()

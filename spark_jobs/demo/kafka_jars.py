@@ -135,7 +135,6 @@ def resolve_jars(name: str, required: list[Artifact], without: list[str]) -> lis
 
     Args:
         name: what the folder's name begins with.
-        required: the artifacts.
         without: modules to leave out, wherever they are needed.
 
     Raises:

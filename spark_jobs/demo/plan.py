@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.models.base.operators import Int64s
 from tidemark.spark_jobs.demo.generator import GeneratedRows
-from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, read_arrivals
+
+TRACE_COLUMNS = ("seq", "event_time_us", "arrival_time_us", "partition")
+"""Columns that a trace must have: order of arrival, times in UTC microseconds, and the name of the partition."""
 
 MAX_BATCHES = 150
 """A demonstration has at most this many batches."""
@@ -84,7 +86,7 @@ def read_trace(path: Path) -> GeneratedRows:
         ValueError: when the file is no trace, or has no rows.
         OSError: when it cannot be read.
     """
-    if not read_arrivals(str(path)):
+    if not rows_of(path):
         raise ValueError(f"{path} has no rows")
     table = pq.read_table(path, columns=list(TRACE_COLUMNS))
     return GeneratedRows(
@@ -92,6 +94,23 @@ def read_trace(path: Path) -> GeneratedRows:
         table["arrival_time_us"].cast(pa.int64()).to_numpy(),
         table["partition"].cast(pa.string()).to_numpy(zero_copy_only=False).astype(np.str_),
     )
+
+
+def rows_of(path: Path) -> int:
+    """Return how many rows a trace has.
+
+    Raises:
+        ValueError: when a column is missing, or the rows are not in order of arrival.
+    """
+    names = pq.read_schema(path).names
+    missing = [name for name in TRACE_COLUMNS if name not in names]
+    if missing:
+        raise ValueError(f"{path} is no trace: it lacks {', '.join(missing)}; it has {', '.join(names)}")
+    table = pq.read_table(path, columns=["seq", "arrival_time_us"])
+    for column in table.column_names:
+        if (np.diff(table[column].to_numpy()) < 0).any():
+            raise ValueError(f"{path}: {column} goes back; make the trace anew with `tidemark trace`")
+    return int(table.num_rows)
 
 
 def plan_of(

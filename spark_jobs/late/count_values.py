@@ -52,7 +52,6 @@ def count_values(
 
     Args:
         rows: the user's columns, and the number of the batch.
-        batches: the batches in ``rows``.
         rule: what the query does with a row.
         dimensions: names of the columns.
         limit: how many values stand by themselves: those with most rows.

@@ -11,9 +11,9 @@ import threading
 import time
 
 from tidemark.models.protocol.late_policy import DROPPED, LateRows, LateTreatment
-from tidemark.spark_jobs.core.client import RequestRejected
+from tidemark.spark_jobs.core.client import LedgerGaps, RequestRejected
 from tidemark.spark_jobs.late.catch_up import CatchUp, Step
-from tidemark.spark_jobs.late.missing_reports import LateAnswer, Ledger, MissingReports
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 
 _log = logging.getLogger("tidemark.spark")
 
@@ -235,7 +235,7 @@ class LateSwitch:
         self.treatment = LateTreatment(in_force=None, choices=_CHOICES)
         """What is acknowledged; read by another thread than the follower's."""
 
-    def stores(self, answer: LateAnswer | None, before: bool | None) -> bool:
+    def stores(self, answer: LedgerGaps | None, before: bool | None) -> bool:
         """Return whether late rows are kept.
 
         Args:
@@ -245,7 +245,7 @@ class LateSwitch:
         if answer is None and before is not None:
             # An outage changes nothing.
             return before
-        policy = None if answer is None else answer.policy
+        policy = None if answer is None else answer.late
         return self._by_call if policy is None else policy == "side"
 
     def settle(self, *, stored: bool) -> None:

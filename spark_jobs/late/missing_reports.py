@@ -11,13 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from tidemark.models.base.granules import SPARK_TICK_US, Granules
 from tidemark.models.protocol.granule_counts import GranuleCounts
-from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import REPORT_SCHEMA, Report
 from tidemark.spark_jobs.core.binding import Binding
 from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps, RequestRejected
@@ -39,36 +37,8 @@ _SENT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class LateAnswer:
-    """What the controller answered of late rows."""
-
-    policy: LatePolicy | None
-    """What the policy says; None for what the job's call says."""
-
-
-class Ledger(Protocol):
-    """The controller's ledger of one stream. Methods raise as ``ControllerClient.bound``."""
-
-    def count(self, counts: str) -> None:
-        """Send what was counted by dimension, as JSON."""
-        ...
-
-    def has_all(self, timeout_s: float) -> bool:
-        """Wait until no report is on its way any more; return whether that is so."""
-        ...
-
-    def missing(self, query_id: str, from_batch: int) -> LedgerGaps:
-        """Return which batches of a query lack a report."""
-        ...
-
-    def report(self, report: Report) -> None:
-        """Send a report."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteLedger:
-    """The ledger of a stream, over HTTP."""
+class Ledger:
+    """The controller's ledger of one stream. Methods that ask it raise as ``ControllerClient.bound``."""
 
     client: ControllerClient
     sender: Sender
@@ -76,15 +46,15 @@ class RemoteLedger:
     stream: str
 
     def count(self, counts: str) -> None:
-        """Send what was counted by dimension."""
+        """Send what was counted by dimension, as JSON."""
         self.client.late_rows(self.job, self.stream, counts)
 
     def has_all(self, timeout_s: float) -> bool:
-        """Wait until the driver has sent all its reports."""
+        """Wait until no report of the driver is on its way any more; return whether that is so."""
         return self.sender.flush(timeout_s)
 
     def missing(self, query_id: str, from_batch: int) -> LedgerGaps:
-        """Return which batches lack a report."""
+        """Return which batches of a query lack a report, and what the policy says of late rows."""
         return self.client.missing_batches(self.job, self.stream, query_id, from_batch)
 
     def report(self, report: Report) -> None:
@@ -101,8 +71,6 @@ class MissingReports:
         folder: where its late rows are kept.
         late: how its rows are read again.
         binding: what its reports say, and its tap.
-        granules: the granules of its reports.
-        ledger: its ledger.
         monotonic: returns a time in seconds that only grows.
     """
 
@@ -127,15 +95,11 @@ class MissingReports:
         self._ledger = ledger
         self._monotonic = monotonic
         self._next_s = self._policy_next_s = monotonic()
-        self._answer: LateAnswer | None = None
+        self.answer: LedgerGaps | None = None
+        """What the controller last answered; None before its first answer in this run."""
         self._asked_at_end = False
         self._waiting: deque[int] = deque()
         self._unknown: set[int] = set()
-
-    @property
-    def answer(self) -> LateAnswer | None:
-        """What the controller last answered of late rows; None before its first answer in this run."""
-        return self._answer
 
     def ask_policy(self) -> None:
         """Ask the controller what it says of late rows, unless that was done within the last minute.
@@ -190,8 +154,7 @@ class MissingReports:
         # A batch begins where the one before ends.
         there = {0, *(number + 1 for number in log)}
         readable = sorted(number for number in log if number in there and number <= committed)
-        gaps = self._ledger.missing(self._checkpoint.query_id(), min(readable, default=0))
-        self._answer = LateAnswer(gaps.late)
+        gaps = self.answer = self._ledger.missing(self._checkpoint.query_id(), min(readable, default=0))
         self._policy_next_s = self._monotonic() + _EVERY_S
         if self._waiting or not all_sent:
             return

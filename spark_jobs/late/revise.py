@@ -99,7 +99,6 @@ class Revise(LateOption):
         Args:
             operator: the operator by which rows are judged.
             contradiction: why none are; None when they are.
-            mode: its output mode.
             watermarks: how many watermarks its plan has; None when that is not known.
         """
         if contradiction is not None:

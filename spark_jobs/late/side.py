@@ -27,7 +27,7 @@ from tidemark.spark_jobs.late.late_rows import (
     FutureRowTreatment,
     LateRule,
 )
-from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports, RemoteLedger
+from tidemark.spark_jobs.late.missing_reports import Ledger, MissingReports
 from tidemark.spark_jobs.late.origin import Origin, origin_of
 from tidemark.spark_jobs.late.reread import DEFAULT_BATCHES, LateStream, Parse
 from tidemark.spark_jobs.late.side_folder import ReportedRun
@@ -103,9 +103,7 @@ class Side(LateOption):
             binding,
             columns=tuple(df.columns),
             treats=FutureRowTreatment(future, tap.granule_us, tap.cut) if treats_future else None,
-            ledger=None
-            if connection is None
-            else RemoteLedger(connection.client, connection.sender, *binding.key),
+            ledger=None if connection is None else Ledger(connection.client, connection.sender, *binding.key),
         )
 
 

@@ -26,12 +26,7 @@ _log = logging.getLogger("tidemark.spark")
 
 
 class KnownPartitions:
-    """The partitions of one run of a query.
-
-    Args:
-        spark: the session.
-        checkpoint: the query's checkpoint.
-    """
+    """The partitions of one run of a query."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._spark, self._checkpoint = spark, checkpoint

@@ -183,7 +183,6 @@ def steered(
     """Return rows with tap and ceiling: as by ``withWatermark``, with future-dated rows set back below it.
 
     Args:
-        df: the rows.
         metric: name of the tap.
         listener: the session's.
         binding: the stream; it has a ceiling.

@@ -207,7 +207,6 @@ class LiveQueries:
         """Return the watermark that a query is to have from its next batch on, in milliseconds; None for no news.
 
         Args:
-            run_id: the run.
             finds_nothing: whether it has looked for rows and found none. What it has read is known anyway.
         """
         with self._lock:

@@ -29,7 +29,6 @@ class Steering:
 
     Args:
         run_id: Spark's id of the run.
-        query: the query.
         watermark: what moves it, in the JVM.
         queries: where that is decided.
         partitions: where it is kept how far the partitions have come.

@@ -136,7 +136,6 @@ def read_operators(
 
     Args:
         session: Spark's own session (``_jsparkSession``).
-        analysed: the analysed plan.
         joins: what Spark makes of its joins; None without any.
         bound_ms: the bound of all inputs, in milliseconds; None: those in the plan.
         output_mode: the query's; None when it is not known, which is taken for append.

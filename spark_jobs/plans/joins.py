@@ -42,8 +42,6 @@ def read_joins(session: _Node, analysed: _Node, output_mode: str = "append") -> 
 
     Args:
         session: Spark's own session (``_jsparkSession``) whose settings the query runs with.
-        analysed: the analysed plan.
-        output_mode: the query's output mode.
 
     Raises:
         Py4JError: when the plan cannot be walked.

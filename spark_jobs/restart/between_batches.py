@@ -122,7 +122,6 @@ def end_between_batches(
     A query with a gate is waited for as long as its batch takes; one without, for up to ``patience_s`` seconds.
 
     Args:
-        query: the query.
         patience_s: how long to wait for a gap where there is no gate, in seconds.
         gate: returns the query's gate.
         sleep: waits so many seconds.

@@ -106,7 +106,6 @@ def read_state(spark: SparkSession, files: HadoopFiles, batch: int, windows: int
     Args:
         spark: a session of Spark 4.0 or later.
         files: the checkpoint's.
-        batch: the batch.
         windows: maximum number of windows to return of each operator.
 
     Raises:

@@ -147,7 +147,6 @@ def java_array(kind: str, values: Any) -> Any:
 
     Args:
         kind: full name of the class of its elements, or of a primitive type.
-        values: the elements.
     """
     made: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
     for part in kind.split("."):

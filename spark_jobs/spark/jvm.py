@@ -4,8 +4,8 @@
 as it can be: platforms number their own builds.
 
 Their places differ between versions. ``find`` takes the one that this Spark has; where it has none, the driver says so
-once and goes on without. A test asks each version of Spark for all of them, with their members, and
-``docs/reference/spark.md`` lists them.
+once and goes on without. A test asks each version of Spark for all of them, with their members and with what is reached
+through objects (``tests/support/private_names.py``), and ``docs/reference/spark.md`` lists them.
 
 From Python they are reached by ``SparkContext._jvm``, ``SparkSession._jsparkSession``, ``DataFrame._jdf``,
 ``DataStreamReader._jreader`` and ``StreamingQuery._jsq``. Nodes and expressions of plans are asked by name
@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import pyspark
@@ -59,14 +58,6 @@ def is_since(major: int, minor: int) -> bool:
     return (int(numbers[0]), int(numbers[1])) >= (major, minor)
 
 
-def has_read_limits() -> bool:
-    """Return whether streaming sources in Python can be asked for a part of what there is (PySpark 4.2)."""
-    return find_spec("pyspark.sql.streaming.datasource") is not None
-
-
-TRIED = ("3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
-"""The versions of PySpark on which every name was tried."""
-
 _SQL = "org.apache.spark.sql"
 _STREAMING = f"{_SQL}.execution.streaming"
 _CATALYST = f"{_SQL}.catalyst"
@@ -86,158 +77,51 @@ class PrivateName:
     """What Tidemark runs without when this Spark does not have it, and what it does instead."""
 
 
-def _named(without: str, name: str, members: str = "", older: str | None = None) -> PrivateName:
+def named(without: str, name: str, members: str = "", older: str | None = None) -> PrivateName:
+    """Return a private name: its newest place, its members parted by spaces, and its place in an older Spark."""
     return PrivateName((name,) if older is None else (name, older), tuple(members.split()), without)
 
 
 _RESTART = "the place between two batches; a query is restarted in a gap between two, if there is one"
 _REJECTION = "a way to end a query that must not run; the log says why, and its rows are not judged"
 _JOINS = "the check of joins"
-_PLAN = "the operator in the plan; a declared one is trusted, and without one rows are not judged"
 _ATTACHING = "the watermarks of jobs that do not call adaptive_watermark; such queries run as they are"
 _METRICS = "late rows and the bound among Spark's metrics of a query"
-_QUERY = "the plan, trigger and logged watermarks of a query; rows are judged from its second batch on"
 
-_EXECUTION = f"{_STREAMING}.runtime.MicroBatchExecution", f"{_STREAMING}.MicroBatchExecution"
-
-LISTENER = _named(
+LISTENER = named(
     "events as JSON; PySpark's own listener takes a hundred times as long and fails on queries with job tags",
     f"{_SQL}.streaming.PythonStreamingQueryListenerWrapper",
 )
-SESSION = _named(
-    "traces in a second session of one driver",
-    f"{_SQL}.classic.SparkSession",
-    "getActiveSession setActiveSession clearActiveSession",
-    f"{_SQL}.SparkSession",
-)
-QUERY = _named(
-    _QUERY,
-    _EXECUTION[0],
-    "id runId outputMode resolvedCheckpointRoot offsetLog sparkSessionForStream/sparkSession analyzedPlan trigger "
-    "lastProgress recentProgress",
-    _EXECUTION[1],
-)
-FAILING = _named(_REJECTION, _EXECUTION[0], "state streamDeathCause_$eq", _EXECUTION[1])
-FAILURE = _named(_REJECTION, f"{_SQL}.streaming.StreamingQueryException")
-INITIALIZING = _named(_REJECTION, f"{_STREAMING}.runtime.INITIALIZING$", older=f"{_STREAMING}.INITIALIZING$")
-TERMINATED = _named(_RESTART, f"{_STREAMING}.runtime.TERMINATED$", older=f"{_STREAMING}.TERMINATED$")
-ACTIVE = _named(_RESTART, f"{_STREAMING}.runtime.ACTIVE$", older=f"{_STREAMING}.ACTIVE$")
-GATE = _named(_RESTART, _EXECUTION[0], "awaitProgressLock queryExecutionThread state status", _EXECUTION[1])
-STEERING = _named(
-    "Live; the bound in the plan holds, and the log and the status say so",
-    _EXECUTION[0],
-    "awaitProgressLock noNewData watermarkTracker watermarkPropagator",
-    _EXECUTION[1],
-)
-CHECKPOINT_FILES = _named(
+FAILURE = named(_REJECTION, f"{_SQL}.streaming.StreamingQueryException")
+INITIALIZING = named(_REJECTION, f"{_STREAMING}.runtime.INITIALIZING$", older=f"{_STREAMING}.INITIALIZING$")
+TERMINATED = named(_RESTART, f"{_STREAMING}.runtime.TERMINATED$", older=f"{_STREAMING}.TERMINATED$")
+ACTIVE = named(_RESTART, f"{_STREAMING}.runtime.ACTIVE$", older=f"{_STREAMING}.ACTIVE$")
+CHECKPOINT_FILES = named(
     "files beside a checkpoint, and so without late rows that are kept and without what live policies had learned",
     f"{_STREAMING}.checkpointing.CheckpointFileManager",
     "create createAtomic",
     f"{_STREAMING}.CheckpointFileManager",
 )
-JOIN_HELPER = _named(
+JOIN_HELPER = named(
     _JOINS,
     f"{_STREAMING}.operators.stateful.join.StreamingSymmetricHashJoinHelper",
     "getStateWatermark",
     f"{_STREAMING}.StreamingSymmetricHashJoinHelper",
 )
-COMPILER = _named(
+COMPILER = named(
     "classes in Java, and so without Live; rows are counted by observe, which costs three times as much",
     "org.codehaus.janino.SimpleCompiler",
     "setParentClassLoader cook getClassLoader getBytecodes",
 )
 _PLACES = "row counters where rows are judged; where filters, joins or generators change them behind the call, none is"
-_CLOCK = "the stage of Live as one piece of compiled code; each row is copied once more"
-PLACEMENT = _named(_PLACES, f"{_CATALYST}.rules.Rule", "apply")
-DATASET = _named(_ATTACHING, f"{_SQL}.classic.Dataset", "ofRows", f"{_SQL}.Dataset")
-WATERMARK = _named(
+PLACEMENT = named(_PLACES, f"{_CATALYST}.rules.Rule", "apply")
+DATASET = named(_ATTACHING, f"{_SQL}.classic.Dataset", "ofRows", f"{_SQL}.Dataset")
+WATERMARK = named(
     _ATTACHING, f"{_CATALYST}.plans.logical.EventTimeWatermark", "getDelayMs eventTime delay child"
 )
-GAUGE = _named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
-PROJECT = _named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output")
-ALIAS = _named(_PLACES, f"{_CATALYST}.expressions.Alias", "child name exprId toAttribute")
-PRIVATE_NAMES = (
-    QUERY,
-    _named(
-        _QUERY,
-        f"{_STREAMING}.runtime.StreamingQueryWrapper",
-        "streamingQuery",
-        f"{_STREAMING}.StreamingQueryWrapper",
-    ),
-    _named(
-        _QUERY,
-        f"{_STREAMING}.checkpointing.OffsetSeq",
-        "metadataOpt/metadata",
-        f"{_STREAMING}.OffsetSeq",
-    ),
-    _named(
-        _QUERY,
-        f"{_STREAMING}.checkpointing.OffsetSeqMetadata",
-        "batchWatermarkMs batchTimestampMs",
-        f"{_STREAMING}.OffsetSeqMetadata",
-    ),
-    LISTENER,
-    GATE,
-    ACTIVE,
-    TERMINATED,
-    FAILING,
-    INITIALIZING,
-    FAILURE,
-    STEERING,
-    _named(
-        STEERING.without,
-        f"{_STREAMING}.runtime.WatermarkTracker",
-        "currentWatermark setWatermark",
-        f"{_STREAMING}.WatermarkTracker",
-    ),
-    _named(
-        STEERING.without,
-        f"{_STREAMING}.runtime.WatermarkPropagator",
-        "purge",
-        f"{_STREAMING}.WatermarkPropagator",
-    ),
-    _named(
-        STEERING.without,
-        f"{_STREAMING}.runtime.MicroBatchExecutionContext",
-        "isCurrentBatchConstructed",
-        f"{_STREAMING}.MicroBatchExecutionContext" if is_since(4, 0) else _EXECUTION[1],
-    ),
-    _named(_PLAN, f"{_CATALYST}.expressions.BindReferences", "bindReference"),
-    _named(_PLAN, f"{_CATALYST}.expressions.GenericInternalRow"),
-    _named(_PLAN, f"{_CATALYST}.expressions.package$AttributeSeq", "indexOf"),
-    JOIN_HELPER,
-    _named(_JOINS, f"{_CATALYST}.analysis.StreamingJoinHelper", "getStateValueWatermark"),
-    _named(_JOINS, f"{_CATALYST}.analysis.UnsupportedOperationChecker", "checkForStreaming"),
-    _named(_JOINS, f"{_CATALYST}.planning.ExtractEquiJoinKeys", "unapply"),
-    SESSION,
-    CHECKPOINT_FILES,
-    COMPILER,
-    PLACEMENT,
-    DATASET,
-    WATERMARK,
-    _named(
-        _ATTACHING,
-        f"{_CATALYST}.streaming.WriteToStream",
-        "name resolvedCheckpointLocation deleteCheckpointOnStop",
-    ),
-    _named(_PLACES, f"{_SQL}.ExperimentalMethods", "extraOptimizations extraOptimizations_$eq"),
-    PROJECT,
-    _named(_PLACES, f"{_CATALYST}.plans.logical.Filter", "condition"),
-    ALIAS,
-    _named(_CLOCK, f"{_CATALYST}.expressions.ScalaUDF", "udfName children withNewChildren"),
-    _named(_CLOCK, f"{_CATALYST}.expressions.CurrentBatchTimestamp", "timestampMs"),
-    _named(_CLOCK, f"{_CATALYST}.plans.logical.LogicalPlan", "transformAllExpressions"),
-    _named(_METRICS, _EXECUTION[0], "isActive streamMetrics", _EXECUTION[1]),
-    _named(
-        _METRICS,
-        f"{_STREAMING}.runtime.MetricsReporter",
-        "metricRegistry",
-        f"{_STREAMING}.MetricsReporter",
-    ),
-    GAUGE,
-)
-"""All of them."""
-
+GAUGE = named(_METRICS, "com.codahale.metrics.DefaultSettableGauge", "setValue")
+PROJECT = named(_PLACES, f"{_CATALYST}.plans.logical.Project", "projectList withNewChildren output")
+ALIAS = named(_PLACES, f"{_CATALYST}.expressions.Alias", "child name exprId toAttribute")
 _said: set[PrivateName] = set()
 
 

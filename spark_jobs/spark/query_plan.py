@@ -85,7 +85,6 @@ def read_plan(plan: _Node, optimizer: _Node, output_mode: str | None = None) -> 
     """Return what a plan in the JVM holds.
 
     Args:
-        plan: the analysed plan.
         optimizer: the session's.
         output_mode: the query's output mode; None when it is not known, which is taken for append.
 

@@ -12,9 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -23,7 +21,6 @@ from tidemark.spark_jobs.spark.archive import write_archive
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.java import ensure_java
 
-from support.soak import with_soak
 from support.spark_streams import iso
 from support.tree import ROOT
 
@@ -91,19 +88,17 @@ def _windows(times_us: list[int]) -> Counter[int]:
     return Counter((time_us // 10_000_000 + 1) * 10_000_000 for time_us in times_us)
 
 
-@pytest.mark.parametrize("source", with_soak(["--files", "--trace"], {"--trace"}))
 def test_rows_are_counted_by_windows_on_a_cluster(
-    stranger: dict[str, str], archive: Path, tmp_path: Path, source: str
+    stranger: dict[str, str], archive: Path, tmp_path: Path
 ) -> None:
     """Executors of a cluster see neither the driver's folder nor an installed Tidemark."""
     rng = np.random.default_rng(3)
     event_us = np.sort(START_US + rng.integers(0, 120_000_000, 500))
     partition = rng.integers(0, 4, 500).astype(str)
-    write = {"--files": _write_files, "--trace": _write_trace}[source]
     body = _submit(
         stranger,
         archive,
-        *(source, str(write(tmp_path, event_us, partition)), "--trigger", "available-now"),
+        *("--files", str(_write_files(tmp_path, event_us, partition)), "--trigger", "available-now"),
         *(
             "--bound",
             "0 seconds",
@@ -121,17 +116,6 @@ def test_rows_are_counted_by_windows_on_a_cluster(
     assert "tidemark: job=example stream=events bound=0 s source=job" in body
     assert "running without" not in body, "the executors have the row counter's classes"
     assert truth == counted
-
-
-def _write_trace(folder: Path, event_us: Int64s, partition: NDArray[np.str_]) -> Path:
-    columns = {
-        "seq": np.arange(len(event_us)),
-        "event_time_us": event_us,
-        "arrival_time_us": event_us,
-        "partition": partition,
-    }
-    pq.write_table(pa.table(columns), folder / "trace.parquet")
-    return folder / "trace.parquet"
 
 
 def _write_files(folder: Path, event_us: Int64s, partition: NDArray[np.str_]) -> Path:

@@ -17,11 +17,12 @@ from tidemark.spark_jobs.core.counting import classes_for, place_counters
 from tidemark.spark_jobs.core.key_counts import HISTOGRAM_NUMERIC, KeyCounter, key_counter
 from tidemark.spark_jobs.core.tap import TAP_KEY, Tap
 from tidemark.spark_jobs.live.future_rows import FutureRowRule
-from tidemark.spark_jobs.spark.jvm import PRIVATE_NAMES, PrivateName, find
+from tidemark.spark_jobs.spark.jvm import PrivateName, find
 
 from support.live_comparisons import LiveCompared, compare_ledger, compare_sink, compare_watermarks, fates_of
 from support.live_operators import FOUR, KINDS, stream_of, windows
 from support.live_streams import Input, LiveJob, groups_of, trailing_batches
+from support.private_names import PRIVATE_NAMES
 from support.soak import with_soak
 from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 

@@ -28,12 +28,13 @@ from sqlalchemy.exc import OperationalError
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.server.app import create_app
 from tidemark.controller.server.http import request_body
-from tidemark.controller.server.http.openapi import COMMITTED, EXAMPLES_FILE, as_text
+from tidemark.controller.server.http.openapi import COMMITTED
 from tidemark.models.base.operators import row_level, tumbling
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppendDelay, Report, to_json_object
 
 from support.controller_app import Controller
+from support.openapi import EXAMPLES_FILE, as_text
 from support.reports import START_US
 from support.rolled_job import RolledJob
 from support.streams import SECOND, Row

@@ -55,9 +55,7 @@ def make_app(
             controller_app, "_add_routes", lambda app: app.router.routes.extend(first.router.routes)
         )
         patched.setattr(controller_app, "_build_routes", lambda _: None)
-        app = create_app(settings, clock, steady)
-    app.openapi = first.openapi  # type: ignore[method-assign]  # FastAPI's documented way
-    return app
+        return create_app(settings, clock, steady)
 
 
 @functools.cache

@@ -28,7 +28,6 @@ from tidemark.spark_jobs import adaptive_watermark, flush
 from tidemark.spark_jobs.core.watch import Orders
 from tidemark.spark_jobs.live.queries import LiveQueries
 from tidemark.spark_jobs.live.streams import LiveStream
-from tidemark.spark_jobs.spark.trace_source import register_trace_source
 
 from support import patience
 from support.live_streams import work_off_all
@@ -36,6 +35,7 @@ from support.patience import PATIENCE_S
 from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, aggregate, driver_of_its_own, started
 from support.streams import Row as Event
 from support.streams import report_of
+from support.trace_source import register_trace_source
 
 SECOND = 1_000_000
 START_US = EPOCH_US + 3_600 * SECOND

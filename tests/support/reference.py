@@ -22,13 +22,13 @@ from tidemark.controller.base.counters import HELP, IN_DETAIL, LABELS, ZERO_IN_D
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.server.app import create_app
 from tidemark.controller.server.http.authorize import need_of
-from tidemark.controller.server.http.openapi import as_text
 from tidemark.models.base.duration import format_duration
 from tidemark.models.evidence.late_counts import LATE_COUNTS_SCHEMA
 from tidemark.models.protocol.messages import REPORT_SCHEMA
 from tidemark.spark_jobs.core.driver_metrics import GAUGES, gauge_name
 from tidemark.spark_jobs.core.settings import SETTINGS, Setting
 
+from support.openapi import as_text, document_of
 from support.reference_cli import cli_document
 from support.reference_operators import operators_document
 from support.reference_spark import spark_document
@@ -167,7 +167,7 @@ def _alert(alert: Alert) -> str:
 
 def interface() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return _app().openapi()
+    return document_of(_app())
 
 
 def _app() -> FastAPI:

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from tidemark.spark_jobs.spark.jvm import PRIVATE_NAMES, TRIED
-
 from support.front_ends import FOUND
 from support.plain_jobs import KINDS
+from support.private_names import PRIVATE_NAMES, TRIED
 from support.spark_versions import MATRIX, MODES, OPERATORS
 
 __all__ = ["front_end_rows", "matrix_rows", "private_rows", "spark_document"]
@@ -43,7 +42,6 @@ controller.
 | 3.5.0 | a `dropDuplicatesWithinWatermark` after which the event time may be dropped | Spark fails the query |
 | 3.5 | observed metrics in batches without rows | nothing: such a batch is reported from its progress |
 | 3.5, 4.0 | `approx_top_k_accumulate` | where rows are observed, keys are counted by `histogram_numeric`, see below |
-| before 4.2 | read limits of sources in Python | no trace source, and so no demo and no example on a trace |
 | before 4.0 | listeners in a client of Spark Connect | `adaptive_watermark` is rejected there |
 | before 4.3 | stateful operators in real-time mode | Spark fails such a query; the rows of others are counted |
 | all | offsets in the log, and a clock that moves, within a batch in real-time mode | no Live in it, see below |

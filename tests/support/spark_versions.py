@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tidemark.spark_jobs.spark.jvm import TRIED
-
+from support.private_names import TRIED
 from support.tree import ROOT
 
 __all__ = ["MATRIX", "MODES", "OBSERVED", "OPERATORS"]

@@ -78,23 +78,26 @@ def stream_state(**changes: Any) -> StreamState:
             driver=facts["driver"],
         ),
         "recommendation": RecommendationRow(
-            in_use="{}", bound_ms=facts["recommended_bound_ms"], conflict=facts["conflict"], **name
-        ),
-        "steps": (
-            DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
-            *(
-                [
-                    DecisionStep(
-                        StepKind.LATENCY_CAP,
-                        facts["required_ms"],
-                        "above the cap",
-                        Conflict("latency", facts["required_ms"]),
-                    )
-                ]
-                if facts["conflict"]
-                else []
+            bound_ms=facts["recommended_bound_ms"],
+            conflict=facts["conflict"],
+            steps=facts.get("steps")
+            or (
+                DecisionStep(StepKind.ROUND_UP, facts["required_ms"], "the rows require it"),
+                *(
+                    [
+                        DecisionStep(
+                            StepKind.LATENCY_CAP,
+                            facts["required_ms"],
+                            "above the cap",
+                            Conflict("latency", facts["required_ms"]),
+                        )
+                    ]
+                    if facts["conflict"]
+                    else []
+                ),
+                DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
             ),
-            DecisionStep(StepKind.LIMITS, facts["recommended_bound_ms"], "within the limits"),
+            **name,
         ),
         "published": PublishedRow(
             generation=facts["generation"],

@@ -42,7 +42,6 @@ def restore(url: str, file: Path | None) -> str:
     """Replace a store that no controller has open by a backup; return its new epoch.
 
     Args:
-        url: the store.
         file: a backup of SQLite; None takes the store as it is, such as what PostgreSQL's tools have restored.
 
     Raises:

@@ -73,11 +73,8 @@ def make_room_for_partitions(
     """Make room for the partitions of a report, by forgetting those that are gone if need be.
 
     Args:
-        session: the session.
-        stream_id: the stream.
         names: the partitions; they may be among the known ones.
         present: how many partitions the stream has.
-        limits: the limits of the store.
         forget: forgets the partitions that are gone, and returns how many.
 
     Raises:

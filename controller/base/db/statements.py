@@ -41,8 +41,6 @@ def upsert_many(
     """Insert rows, or change the existing ones of the same key.
 
     Args:
-        session: the session.
-        table: the table.
         columns: by name a value for each row. All writers order rows by the key, in which order they are locked.
         same: columns with one value for all rows.
         replaced: columns that take the new value.
@@ -120,7 +118,7 @@ def _of_arrays(
     # One statement with an array for each column: the server plans it once, and nothing is sent row by row.
     columns: Any = table.__table__.columns
     insert: Any = _insert("postgresql", table)
-    arrays = [bindparam(name, type_=postgresql.ARRAY(columns[name].type)) for name in names]
+    arrays = [bindparam(name, type_=postgresql.ARRAY(columns[name].type, dimensions=1)) for name in names]
     source = func.unnest(*arrays).table_valued(*names).render_derived()
     filled = insert.from_select(names, select(*(source.c[name] for name in names)))
     done: postgresql.Insert = filled.on_conflict_do_update(

@@ -5,10 +5,8 @@ What the newest one says of the last two is kept in the stream's row: every deci
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import lru_cache
 
 from sqlalchemy import ScalarSelect, bindparam, select, tuple_
 from sqlalchemy.orm import Session, aliased
@@ -16,9 +14,7 @@ from sqlalchemy.orm import Session, aliased
 from tidemark.controller.base.db.tables import AcknowledgementRow, ReportRow, StreamRow
 from tidemark.controller.reports.stored_bodies import canonical_json, fingerprint
 from tidemark.controller.reports.take_reports import StoredReceipt
-from tidemark.models.base.read_json import read_object
 from tidemark.models.protocol.downstream import Downstream
-from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import Acknowledgement
 
 
@@ -41,7 +37,7 @@ def take_acknowledgement(
     last = last_acknowledgement(session, stream_id)
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
-        stream.downstream, stream.late = _json(acknowledgement.downstream), _json(acknowledgement.late)
+        stream.downstream, stream.late = acknowledgement.downstream, acknowledgement.late
     values = asdict(acknowledgement) | {"applied_us": applied_us}
     del values["downstream"], values["late"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
@@ -105,20 +101,4 @@ _OWN_REPORTED = (
 
 def read_downstream(session: Session, stream_id: int) -> Downstream | None:
     """Return what a stream's bound decides behind its own operator; None when nothing, or when that is not known."""
-    return downstream_in(session.get_one(StreamRow, stream_id).downstream)
-
-
-@lru_cache(maxsize=4_096)
-def downstream_in(text: str | None) -> Downstream | None:
-    """Return what ``StreamRow.downstream`` holds."""
-    return None if text is None else read_object(Downstream, json.loads(text))
-
-
-def _json(part: Downstream | LateTreatment | None) -> str | None:
-    return None if part is None else json.dumps(asdict(part))
-
-
-@lru_cache(maxsize=256)
-def late_in(text: str | None) -> LateTreatment | None:
-    """Return what ``StreamRow.late`` holds; None when the job does not say what it does with late rows."""
-    return None if text is None else read_object(LateTreatment, json.loads(text))
+    return session.get_one(StreamRow, stream_id).downstream

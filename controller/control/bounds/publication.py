@@ -23,7 +23,6 @@ from tidemark.controller.base.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.control.bounds.acknowledgements import downstream_in, late_in
 from tidemark.controller.reports.store import newest_report
 from tidemark.controller.specs.streams import add_event, lock_by_id
 from tidemark.models.base.duration import format_duration
@@ -148,7 +147,7 @@ class SteeredStream:
     @property
     def downstream(self) -> Downstream | None:
         """What its bound decides behind its own operator; None when nothing, or when that is not known."""
-        return downstream_in(self.row.downstream)
+        return self.row.downstream
 
     def policy_in_force(self, policy: Policy) -> Policy:
         """Return the policy under which nothing is published that the stream's query may not survive.
@@ -276,7 +275,7 @@ def _taken_elsewhere(stream: SteeredStream, published: PublishedRow) -> str | No
         return None
     # In Live the bound of a plan is the job's ceiling, and each answer is applied whatever its generation is. With
     # revise(...) a batch runs with at most the delay in the plan, whatever was published.
-    revised = late_in(stream.row.late) == REVISED
+    revised = stream.row.late == REVISED
     compared = published.mode != "Live" and published.pin is None and not revised
     if ran.generation == published.generation and (not compared or ran.bound_ms == published.bound_ms):
         return None

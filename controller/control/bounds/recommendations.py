@@ -1,53 +1,13 @@
-"""Recommendations as the store has them: the chain of reasons, and the bounds that rows required of late."""
+"""The bounds that rows required of late, as the store has them."""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Iterable
-from dataclasses import asdict
 
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.statements import upsert_many
-from tidemark.controller.base.db.tables import RecentBoundRow, RecommendationRow
+from tidemark.controller.base.db.tables import RecentBoundRow
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS
-from tidemark.models.base.read_json import read_object
-from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind, because
-
-
-def steps_json(steps: Iterable[DecisionStep]) -> str:
-    """Return the steps as JSON: a list of objects with the fields of ``DecisionStep``."""
-    return json.dumps(
-        [
-            {
-                "kind": step.kind,
-                "bound_ms": step.bound_ms,
-                "reason": step.reason,
-                "conflict": None if step.conflict is None else asdict(step.conflict),
-            }
-            for step in steps
-        ]
-    )
-
-
-def steps_of(row: RecommendationRow) -> list[DecisionStep]:
-    """Return the stored chain, first to last."""
-    return [
-        DecisionStep(
-            StepKind(step["kind"]),
-            step["bound_ms"],
-            step["reason"],
-            None if step["conflict"] is None else read_object(Conflict, step["conflict"]),
-        )
-        for step in json.loads(row.steps)
-    ]
-
-
-def because_of(row: RecommendationRow) -> str:
-    """Return what decided the bound, as one sentence."""
-    return because(steps_of(row))
-
 
 _SPAN_US = NARROW_STABILISATION_MS * 1_000
 

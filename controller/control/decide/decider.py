@@ -86,8 +86,6 @@ class Decider:
         """Read the evidence for a decision that a write is about to make, so that its locks are not held for that.
 
         Args:
-            job: the stream's job.
-            stream: its name.
             slo: the SLO that is written; None for the one that it has.
         """
         with self._database.read() as session:

@@ -11,7 +11,7 @@ from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.statements import upsert_many
 from tidemark.controller.base.db.tables import RecommendationRow
 from tidemark.controller.control.bounds.publication import SteeredStream
-from tidemark.controller.control.bounds.recommendations import keep_bound, steps_json
+from tidemark.controller.control.bounds.recommendations import keep_bound
 from tidemark.controller.control.decide.load import (
     Loaded,
     read_progress,
@@ -168,12 +168,12 @@ def _store(
     columns = {
         "decided_us": stream.now_us,
         "bound_ms": recommendation.bound_ms,
-        "steps": steps_json(recommendation.steps),
+        "steps": recommendation.steps,
         "conflict": bool(recommendation.conflicts),
         **asdict(loaded.version),
         "horizon_ms": loaded.horizon.length_ms,
-        "in_use": json.dumps(asdict(loaded.in_use)),
-        "transition": _as_json(decision.predicted),
+        "in_use": loaded.in_use,
+        "transition": decision.predicted,
     }
     upsert_many(
         session,
@@ -215,7 +215,3 @@ def _predict_published(stream: SteeredStream, decision: StreamDecision) -> None:
     if row is not None and row.state != "Verified" and row.id == published.rollout_id:
         row.predicted = made_of(Promise, predicted)
     session.flush()
-
-
-def _as_json(predicted: Transition | None) -> str | None:
-    return None if predicted is None else json.dumps(asdict(predicted))

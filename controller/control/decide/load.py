@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -32,7 +31,6 @@ from tidemark.controller.specs.store import get_specs
 from tidemark.models.base.defaults import SAMPLED_BATCHES
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, TimeWindow
-from tidemark.models.base.read_json import read_object
 from tidemark.models.evidence.curve import Curve
 from tidemark.models.evidence.horizon import HorizonFacts, shortest_enough
 from tidemark.models.evidence.progress import PartitionTimes, Progress, progress_of_table
@@ -136,8 +134,8 @@ def load(stream: SteeredStream, version: Version, cache: EvidenceCache) -> Loade
 def _read_in_use(session: Session, stream_id: int, slo_generation: int) -> BoundInUse:
     """Return the bound in use as of the newest recommendation under the same SLO: another one asks for other bounds."""
     read = {"stream": stream_id, "slo": slo_generation}
-    stored = session.connection().execute(_IN_USE, read).scalar_one_or_none()
-    return UNCHANGED if stored is None else read_object(BoundInUse, json.loads(stored))
+    stored: BoundInUse | None = session.connection().execute(_IN_USE, read).scalar_one_or_none()
+    return stored or UNCHANGED
 
 
 # Built once: that takes longer than running it.

@@ -253,9 +253,7 @@ class GateKeeper:
     """Asks the gates and stores what they answer.
 
     Args:
-        database: the store.
         decider: decides a stream once a gate has answered; its leases say which streams are this process's.
-        gates: the gates by name.
         shown: returns a rollout as gates are told of it.
         counters: counts answers.
         clock: the wall time in microseconds.

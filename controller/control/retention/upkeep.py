@@ -38,7 +38,6 @@ class Upkeep:
     Two processes may do so at the same time: each step is a transaction under the stream's lock.
 
     Args:
-        database: the store.
         leases: the leases that this process holds.
         retention: how long data are stored.
         give_way: called before each step.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
@@ -11,7 +10,6 @@ from tidemark.controller.base.db.tables import RecommendationRow, RolloutRow, St
 from tidemark.controller.base.errors import RolloutNotFoundError, RolloutStateError
 from tidemark.controller.base.principal import current_actor
 from tidemark.controller.control.bounds.publication import SteeredStream
-from tidemark.controller.control.bounds.recommendations import because_of
 from tidemark.controller.control.rollout.advance import advance_rollout, apply_move
 from tidemark.controller.control.rollout.propose import propose
 from tidemark.controller.control.rollout.publish import current_answer, republish_under
@@ -19,8 +17,7 @@ from tidemark.controller.control.rollout.store import Proposal, RolloutRules, fi
 from tidemark.controller.specs.pins import pin_in_force
 from tidemark.controller.specs.store import Spec, get_policy, get_slo
 from tidemark.controller.specs.streams import EventBasis, add_event
-from tidemark.models.base.read_json import read_object
-from tidemark.models.recommend.promise import Transition
+from tidemark.models.recommend.steps import because
 from tidemark.models.rollout.restarts import FleetLimits
 from tidemark.models.rollout.states import OPEN, Act, Move, allowed, state_text
 from tidemark.models.specs.slo import Policy, Slo
@@ -206,12 +203,10 @@ def _begin(stream: SteeredStream, policy: Policy, slo: Spec[Slo]) -> bool:
     proposal = Proposal(
         recommended.bound_ms,
         "Decision",
-        because_of(recommended),
+        because(recommended.steps),
         None if stream.newest is None else stream.newest.bound_ms,
         recommended.newest_report_id,
-        None
-        if recommended.transition is None
-        else read_object(Transition, json.loads(recommended.transition)),
+        recommended.transition,
     )
     # A first bound takes no place in the fleet's share of narrowings.
     rules = read_rules(stream, fleet=None)

@@ -16,7 +16,6 @@ from tidemark.controller.control.bounds.publication import (
     publish,
     read_carried,
 )
-from tidemark.controller.control.bounds.recommendations import because_of
 from tidemark.controller.control.rollout.failed_bounds import envelope_failed
 from tidemark.controller.control.rollout.store import (
     Proposal,
@@ -29,6 +28,7 @@ from tidemark.controller.specs.store import Spec, get_policy
 from tidemark.models.base.duration import format_duration
 from tidemark.models.protocol.downstream import UNSAFE, Downstream
 from tidemark.models.protocol.messages import Envelope, Mode, Pin, PublishedAnswer
+from tidemark.models.recommend.steps import because
 from tidemark.models.rollout.machine import envelope_direction
 from tidemark.models.rollout.states import UNDER_WAY
 from tidemark.models.specs.pin import StoredPin
@@ -89,7 +89,7 @@ def publish_rollout(stream: SteeredStream, row: RolloutRow, rules: RolloutRules)
     policy = rules.policy.value
     envelope = current_answer(stream, policy, rules.slo).envelope
     recommended = stream.session.get(RecommendationRow, stream.id) if row.cause == "Decision" else None
-    reason = row.reason if recommended is None else because_of(recommended)
+    reason = row.reason if recommended is None else because(recommended.steps)
     answer = answer_for(policy, row.to_bound_ms, reason, envelope)
     # The policy's limits may have changed since the proposal.
     row.to_bound_ms, row.to_envelope, row.mode = answer.bound_ms, envelope, policy.mode

@@ -175,7 +175,6 @@ def read_fleet_share(session: Session, share_ppm: int, but: SteeredStream | None
     """Return how many streams are being narrowed, and how many may be at once.
 
     Args:
-        session: reads the store.
         share_ppm: share of the controlled streams that may be, in parts per million; one always may.
         but: a stream that is not counted. Where it is locked, no other transaction counts meanwhile.
     """

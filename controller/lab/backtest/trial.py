@@ -99,7 +99,6 @@ def read(
     """Return what arrived; the trace is read in parts, and only what replays need stays in memory.
 
     Args:
-        opened: the trace.
         setup: the question.
         plausible: leaves out misdated rows.
         on_rows: called with the number of rows so far.
@@ -130,7 +129,6 @@ def judge(
         path: the trace, as it was named.
         arrivals: what arrived.
         setup: the question.
-        policies: names of policies.
         on_progress: called with the name of what runs and the number of slots that are done.
 
     Raises:

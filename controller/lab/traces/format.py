@@ -67,9 +67,6 @@ class Trace:
 class OpenTrace:
     """A trace file whose columns were checked and whose rows are still to be read.
 
-    Args:
-        path: the file.
-
     Raises:
         TraceError: when it is not a Parquet file, or a column is missing or of another type.
     """

@@ -61,8 +61,6 @@ class Authenticator:
     """Finds out who sends a request.
 
     Args:
-        database: the store.
-        settings: the controller's settings.
         clock: the wall time in microseconds.
         steady: a clock that never goes back, in seconds.
     """
@@ -128,7 +126,6 @@ class Authenticator:
 
         Args:
             peer: address that it comes from; None when it has none.
-            headers: its headers.
 
         Raises:
             UnauthenticatedError: when the credentials are missing or not valid.

@@ -36,7 +36,6 @@ def answered(answer: object, if_none_match: str | None, version: str | None = No
     """Return an answer with its ETag, or 304 without a body when the caller has it.
 
     Args:
-        answer: the answer.
         if_none_match: the If-None-Match header.
         version: its version; None for that of its content.
     """

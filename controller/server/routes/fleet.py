@@ -40,7 +40,6 @@ from tidemark.controller.view.state.condition_types import CONDITION_TYPES, Cond
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.fleet import Verdict, load_fleet, read_verdicts
 from tidemark.controller.view.state.load import load_horizon, load_states
-from tidemark.controller.view.state.provisional_bound import provisional_from_json
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.evidence.partition_counts import PartitionsInState
 from tidemark.models.protocol.messages import Mode
@@ -124,7 +123,7 @@ def _stream(state: Row[Any], pin: StoredPin | None, kinds: Sequence[ConditionTyp
         budget_course_ppm=_course(seen, state.slo_generation),
         recommended_bound_ms=state.recommended_bound_ms,
         # What an SLO needs says nothing once it is deleted.
-        provisional_bound=None if state.target_ppm is None else provisional_from_json(seen.provisional_bound),
+        provisional_bound=None if state.target_ppm is None else seen.provisional_bound,
         published_bound_ms=state.published_bound_ms,
         applied_bound_ms=state.applied_bound_ms,
         in_use_bound_ms=state.in_use_bound_ms,

@@ -10,7 +10,7 @@ from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import OfJob, TheService
 from tidemark.controller.server.schemas.savings import SavingsOfStream, SavingsPage, SavingsTotals
 from tidemark.controller.view.state.fleet import list_savings
-from tidemark.controller.view.state.savings import from_json
+from tidemark.controller.view.state.savings import UNSEEN
 from tidemark.models.recommend.savings import Savings, total_of
 
 router = APIRouter(tags=["streams"])
@@ -31,7 +31,7 @@ def get_savings(
         rows = list_savings(session, job)
     found = sorted(
         (
-            _stream(row.job, row.stream, row.seen_us, from_json(row.savings))
+            _stream(row.job, row.stream, row.seen_us, row.savings or UNSEEN)
             for row in rows
             if principal.sees_all or principal.sees(row.job)
         ),

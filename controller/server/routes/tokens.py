@@ -24,7 +24,7 @@ from tidemark.controller.server.access.token_store import MadeToken, StoredToken
 from tidemark.controller.server.http.authorize import ThePrincipal
 from tidemark.controller.server.http.bodies import RotationBody, TokenBody
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
-from tidemark.controller.server.http.openapi import problem, says, text_answer
+from tidemark.controller.server.http.openapi import says
 from tidemark.controller.server.http.parameters import TheService
 from tidemark.controller.server.http.request_body import JsonBody
 from tidemark.controller.server.process.service import Service
@@ -162,7 +162,6 @@ def readyz(service: TheService, verbose: _Verbose = None) -> Health:
     operation_id="getMetrics",
     summary="Metrics",
     response_class=Response,
-    responses=text_answer("Metrics for Prometheus.") | problem(422),
 )
 def metrics(service: TheService, detail: _Detail = None) -> Response:
     """Return the metrics in Prometheus' text format."""

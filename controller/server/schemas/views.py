@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 
 from sqlalchemy.orm import Session
@@ -22,7 +21,6 @@ from tidemark.controller.control.bounds.publication import (
     answer_of,
     last_published,
 )
-from tidemark.controller.control.bounds.recommendations import steps_of
 from tidemark.controller.control.decide.load import is_current
 from tidemark.controller.control.rollout.store import model_of
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
@@ -51,14 +49,12 @@ from tidemark.controller.view.state.load import load_horizon, load_state
 from tidemark.controller.view.state.provisional_bound import read_provisional_bound
 from tidemark.controller.view.state.state import HorizonState, StreamState
 from tidemark.controller.view.state.summary import summary_of
-from tidemark.models.base.read_json import read_object
 from tidemark.models.base.target import PPM
 from tidemark.models.evidence.completeness import EvidenceCounts, LedgerCompleteness
 from tidemark.models.evidence.coverage import Coverage
 from tidemark.models.protocol.late_policy import late_text
 from tidemark.models.protocol.messages import Applied, BoundAnswer
 from tidemark.models.recommend.choice import rows_that_certify
-from tidemark.models.recommend.promise import Transition
 from tidemark.models.recommend.steps import because, deciding_step
 from tidemark.models.specs.pin import StoredPin
 
@@ -77,8 +73,6 @@ def bound_answer_of(
     """Return what is published to a job.
 
     Args:
-        job: name of the job.
-        stream: name of the stream.
         row: the stream; None for an unknown one.
         published: the newest generation; None before the first.
         pin: the pin in force; None for none.
@@ -117,7 +111,6 @@ def recommended_answer(
         and published.pin is None
         and published.bound_ms == row.bound_ms
     )
-    steps = steps_of(row)
     return RecommendationAnswer(
         bound_ms=row.bound_ms,
         generation=published.generation
@@ -125,17 +118,10 @@ def recommended_answer(
         else None,
         decided_us=row.decided_us,
         current=is_current(session, row),
-        because=because(steps),
-        decided_by=deciding_step(steps).kind,
-        steps=[*steps],
+        because=because(row.steps),
+        decided_by=deciding_step(row.steps).kind,
+        steps=[*row.steps],
     )
-
-
-def transition_answer(row: RecommendationRow | None) -> Transition | None:
-    """Return what taking up a recommendation will do."""
-    if row is None or row.transition is None:
-        return None
-    return read_object(Transition, json.loads(row.transition))
 
 
 def event_answer(row: EventRow, stream: StreamRow | None) -> Event:
@@ -191,7 +177,7 @@ def stream_status(
         slo=None if slo is None else SloAnswer.of(slo),
         recommended=recommended_answer(session, state.recommendation, state.published),
         provisional_bound=bound,
-        transition=transition_answer(state.recommendation),
+        transition=None if state.recommendation is None else state.recommendation.transition,
         published=published_answer(row, state.published, state.pin),
         applied=None if state.applied is None else made_of(Applied, state.applied),
         links_to_spark_ui=(

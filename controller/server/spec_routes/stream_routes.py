@@ -24,7 +24,7 @@ from tidemark.controller.server.http.parameters import Reason, TheService, Which
 from tidemark.controller.server.http.request_body import JsonBody
 from tidemark.controller.server.process.service import Service
 from tidemark.controller.server.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
-from tidemark.controller.server.schemas.views import published_answer, recommended_answer, transition_answer
+from tidemark.controller.server.schemas.views import published_answer, recommended_answer
 from tidemark.controller.server.spec_routes.write import SpecWrite, TheWrite
 from tidemark.controller.specs.change import ChangeRequest
 from tidemark.controller.specs.pins import pin_in_force
@@ -188,7 +188,7 @@ def _followed(
         updated_us=spec.updated_us,
         dry_run=asked.dry_run,
         recommended=recommended_answer(session, recommendation, published),
-        transition=transition_answer(recommendation),
+        transition=None if recommendation is None else recommendation.transition,
         published=published_answer(stream, published, pin_in_force(session, stream.job, stream.stream)),
         held=None if rollout is None or rollout.state not in CANDIDATE else rollout.reason,
     )

@@ -75,7 +75,6 @@ def changes_of(name: str, options: Mapping[str, Any], example: str) -> dict[str,
     """Return the fields that the options change, by their names in the API.
 
     Args:
-        name: the specification.
         options: by field what the command line has; empty for what it has not.
         example: an option, for the message when there is none.
 

@@ -72,7 +72,6 @@ def plan(client: Client, wanted: Sequence[WantedSpec], *, prune: bool) -> list[S
     """Return what has to change, in the order in which it can be, and what can stay.
 
     Args:
-        client: the controller.
         wanted: the specifications that should hold.
         prune: whether to delete the specifications of the named jobs that are not among them. A pause is kept.
     """

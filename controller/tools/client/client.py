@@ -245,8 +245,6 @@ class Client(Transport):
         """Delete a stream with all of its data; return how many rows were stored of it. It cannot be undone.
 
         Args:
-            job: name of the job.
-            stream: name of the stream.
             reason: why, recorded in the event.
             while_reporting: delete it although its job still reports; it begins anew with the next report.
             dry_run: delete nothing, only answer what would be deleted.
@@ -324,8 +322,6 @@ class Client(Transport):
         read it is retried while the controller is away; after the last attempt it raises, and a new watch may begin.
 
         Args:
-            job: name of the job.
-            stream: name of the stream.
             wait_seconds: how long one request waits; many proxies end a request after a minute.
         """
         where = stream_path(job, stream, "/bound")

@@ -23,7 +23,6 @@ class RequestRejectedError(ClientError):
     """The controller rejected the request.
 
     Args:
-        status: HTTP status.
         kind: problem type, such as ``urn:tidemark:problem:stream-not-found``.
         detail: what was wrong, as a sentence.
         errors: what was wrong in which part of the request: JSON pointer, or parameter, and sentence.

@@ -187,7 +187,6 @@ def write_specification(
     """Replace a specification as a whole, or delete it, and return the answer, unchecked.
 
     Args:
-        client: the controller.
         where: its path.
         fields: all of its fields; None to delete it.
         version: the ETag of what is replaced; None when there is nothing.

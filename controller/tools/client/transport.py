@@ -104,11 +104,9 @@ class Transport:
         """Send a request and return the answer: a success, or a 304.
 
         Args:
-            method: HTTP method.
             path: path under the address, encoded.
             body: the JSON to send; None for none.
             params: query parameters; those that are None are left out.
-            headers: further headers.
             idempotent: whether a post may be sent again.
             extra_seconds: time that the answer may take beyond the usual timeout.
 

@@ -59,8 +59,6 @@ class Checked:
     """The streams of this process, with the lease of each."""
     active: Mapping[int, Sequence[ActiveAlert]]
     """The alerts that hold for each of them."""
-    labels: Mapping[int, Mapping[str, str]]
-    """The labels of each of them: its job, its name, and those of its policy."""
     names: frozenset[tuple[str, str]]
     """Job and stream of every stream that there is, also of other processes."""
 
@@ -69,10 +67,8 @@ class Delivery:
     """Notifies one destination. Not safe to share between threads, but for ``firing``.
 
     Args:
-        name: name of the destination.
         receiver: takes the messages.
         takes: says by its labels whether an alert is for the destination.
-        database: the store.
         links: addresses in messages.
         counters: counts messages.
         stop: set when nothing more is to be sent.

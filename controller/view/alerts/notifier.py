@@ -43,7 +43,6 @@ class Notifier:
     """Checks the alerts of streams and has destinations notified.
 
     Args:
-        database: the store.
         leases: which streams are this process's.
         destinations: whom to notify, by name; at least one.
         links: addresses in messages.
@@ -138,14 +137,6 @@ class Notifier:
                         state, partitions.get(state.id, ()), recent.get(state.id, NO_RECENT_ROWS), now_us
                     )
                 )
-                for state, _ in mine
-            },
-            labels={
-                state.id: {
-                    **state.policy.value.labels,
-                    "spark_job": state.row.job,
-                    "stream": state.row.stream,
-                }
                 for state, _ in mine
             },
             names=frozenset((state.row.job, state.row.stream) for state in states),

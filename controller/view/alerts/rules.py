@@ -94,8 +94,6 @@ def active_alerts(
     """Return the alerts that hold for a stream.
 
     Args:
-        state: the stream.
-        partitions: its partitions.
         recent: what its newest reports add up to.
         now_us: the wall time, in microseconds.
     """
@@ -278,7 +276,6 @@ def advance(
     """Return the alarms as of now, and the notifications that are due.
 
     Args:
-        alarms: the alarms before.
         alerts: the alerts that hold now.
         now_us: the time, in microseconds; it should not go back.
         repeat_us: after how long a notification of what still fires is repeated, in microseconds.

@@ -8,7 +8,6 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import Metric
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
@@ -33,13 +32,14 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.base.shares import used
 from tidemark.controller.control.rollout.store import rollouts_by_state
-from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.view.metrics.partition_metrics import Exposed, most_notable, partition_values
-from tidemark.controller.view.metrics.series import LabelSet, Samples, families_of, lines_of
+from tidemark.controller.view.metrics.series import LabelSet, Samples, lines_of
 from tidemark.controller.view.state.load import load_states
 from tidemark.controller.view.state.partition_rows import load_partitions
 from tidemark.controller.view.state.state import NewestBatch, StreamState
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.late_counts import BY_PARTITION
+from tidemark.models.evidence.losses import LostSummary
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import SLOT_US, merge_all, slot_of_us
 
@@ -48,7 +48,6 @@ class Scrape:
     """Answers scrapes. Safe to call from several threads.
 
     Args:
-        database: the store.
         registry: what this process counts.
         max_partitions: how many partitions of a stream have series of their own, at most.
         label_names: names of the labels of streams that are exposed.
@@ -83,11 +82,6 @@ class Scrape:
         text = generate_latest(self._registry) + "".join(lines_of(samples)).encode()
         self._seconds.observe(perf_counter() - begun)
         return text
-
-    def families(self) -> Iterator[Metric]:
-        """Yield the same metrics, without the detail, for what is not Prometheus."""
-        yield from self._registry.collect()
-        yield from families_of(self._of_the_store(detail=False))
 
     def _of_the_store(self, *, detail: bool) -> Samples:
         try:
@@ -335,7 +329,7 @@ def _of_values(lost: LostSummary | None) -> dict[tuple[str, str], tuple[int, int
     by_value: dict[tuple[str, str], tuple[int, int]] = {}
     if lost is None:
         return by_value
-    for dimension, values in lost.by_dimension.items():
+    for dimension, values in {BY_PARTITION: lost.partitions, lost.dimension: lost.values}.items():
         for loss in values:
             # A text may be the label of null: one series is not exposed twice.
             value = "(null)" if loss.value is None else loss.value

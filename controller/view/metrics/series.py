@@ -1,10 +1,8 @@
-"""Series of metrics: as lines of Prometheus' text, which a scrape has tens of thousands of, and as its families."""
+"""Series of metrics as lines of Prometheus' text, which a scrape has tens of thousands of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-from prometheus_client.metrics_core import Metric
 
 from tidemark.controller.base.counters import HELP
 
@@ -12,14 +10,13 @@ from tidemark.controller.base.counters import HELP
 class LabelSet:
     """The labels of series, written out once however many metrics have them."""
 
-    __slots__ = ("named", "text")
+    __slots__ = ("text",)
 
     def __init__(self, names: Sequence[str], values: Sequence[str]) -> None:
-        self.named = dict(zip(names, values, strict=True))
-        """The values by name."""
-        pairs = ",".join(f'{name}="{_quoted(value)}"' for name, value in sorted(self.named.items()))
+        named = sorted(zip(names, values, strict=True))
+        pairs = ",".join(f'{name}="{_quoted(value)}"' for name, value in named)
         self.text = f"{{{pairs}}}" if pairs else ""
-        """The same in Prometheus' text format."""
+        """They, in Prometheus' text format."""
 
 
 Samples = Mapping[str, Sequence[tuple[LabelSet, float]]]
@@ -33,15 +30,6 @@ def lines_of(samples: Samples) -> Iterator[str]:
         for labels, value in series:
             # 16 digits hold seconds since 1970 to the microsecond; whole numbers have them all, and true is 1.
             yield f"{name}{labels.text} {int(value) if isinstance(value, int) else format(value, '.16g')}\n"
-
-
-def families_of(samples: Samples) -> Iterator[Metric]:
-    """Yield the same for what is not Prometheus."""
-    for name, series in samples.items():
-        family = Metric(name.removesuffix("_total"), HELP[name], _kind(name))
-        for labels, value in series:
-            family.add_sample(name, labels.named, value)
-        yield family
 
 
 def _kind(name: str) -> str:

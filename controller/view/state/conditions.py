@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from tidemark.controller.base.db.tables import RolloutRow
-from tidemark.controller.control.bounds.acknowledgements import downstream_in
 from tidemark.controller.reports.ran_again import is_ran_again
 from tidemark.controller.view.state.answers import Condition, condition, place_of
 from tidemark.controller.view.state.condition_types import ConditionType
@@ -199,7 +198,7 @@ def _last_windows(state: StreamState) -> Iterator[Condition]:
 
 
 def _state_grows(state: StreamState) -> Iterator[Condition]:
-    downstream = downstream_in(state.row.downstream)
+    downstream = state.row.downstream
     if downstream is not None and downstream.state_grows and downstream.state_unforeseen is not None:
         yield condition("StateGrows", downstream.state_unforeseen)
 

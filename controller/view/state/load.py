@@ -27,12 +27,10 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.control.bounds.acknowledgements import newest_acknowledgement_query
 from tidemark.controller.control.bounds.publication import newest_generation_query
-from tidemark.controller.control.bounds.recommendations import steps_of
 from tidemark.controller.control.decide.join_sides import miss_of
 from tidemark.controller.control.decide.load import progress_from
 from tidemark.controller.control.rollout.store import missed_rollout_query, newest_rollout_query
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import state_in
 from tidemark.controller.reports.store import newest_report_query, with_deleted
 from tidemark.controller.specs.pins import pins_in_force
@@ -138,7 +136,6 @@ def _state(row: Row[Any], pin: StoredPin | None) -> StreamState:
         else stream.deleted_missing_batches + int(row.missing_batches or 0),
         newest=None if row.ReportRow is None else _newest(row),
         recommendation=recommended,
-        steps=() if recommended is None else steps_of(recommended),
         published=row.PublishedRow,
         unpinned=row.unpinned,
         pin=pin,
@@ -148,7 +145,7 @@ def _state(row: Row[Any], pin: StoredPin | None) -> StreamState:
         prediction=row.PredictionRow,
         former=row.former,
         overview=overview,
-        lost=None if overview is None or overview.lost is None else LostSummary.from_json(overview.lost),
+        lost=None if overview is None else overview.lost,
     )
 
 

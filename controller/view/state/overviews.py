@@ -33,8 +33,8 @@ from tidemark.controller.view.state.answers import Condition
 from tidemark.controller.view.state.budget import BudgetCourse, next_course, read_spent
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.controller.view.state.load import load_horizon, load_states
-from tidemark.controller.view.state.provisional_bound import provisional_to_json, read_provisional_bound
-from tidemark.controller.view.state.savings import read_savings, to_json
+from tidemark.controller.view.state.provisional_bound import read_provisional_bound
+from tidemark.controller.view.state.savings import read_savings
 from tidemark.controller.view.state.snapshots import (
     StreamSnapshot,
     read_completeness_now,
@@ -173,7 +173,7 @@ class Overviews:
         lost = lost_summary(session, stream_id, DEFAULT_WINDOW_MS if slo is None else slo.window_ms)
         state = replace(state, lost=lost)
         if state.horizon is None or state.newest is None:
-            savings = to_json(read_savings(session, state, now_us, self._kept, None))
+            savings = read_savings(session, state, now_us, self._kept, None)
             return _overview(state, now_us, conditions_of(state, None, now_us), savings=savings), None
         horizon, newest = state.horizon, state.newest
         over_horizon = load_horizon(session, state, now_us, self._kept, ())
@@ -225,8 +225,8 @@ class Overviews:
                 future=sum(partition.future for partition in present),
             ),
             most_skewed=next(iter(snapshot.skewed), None),
-            provisional_bound=provisional_to_json(read_provisional_bound(session, state, self._kept)),
-            savings=to_json(read_savings(session, state, now_us, self._kept, spent)),
+            provisional_bound=read_provisional_bound(session, state, self._kept),
+            savings=read_savings(session, state, now_us, self._kept, spent),
         )
         return overview, snapshot
 
@@ -240,6 +240,6 @@ def _overview(state: StreamState, now_us: int, conditions: list[Condition], **co
         "provisional": False,
         "partitions": PartitionsInState(total=0, idle=0, behind=0, skewed=0, future=0),
         "conditions": json.dumps([condition.type for condition in conditions]),
-        "lost": None if state.lost is None else state.lost.to_json(),
+        "lost": state.lost,
     }
     return {**nothing, **named, **columns}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import ReportRow
@@ -13,7 +10,6 @@ from tidemark.controller.control.rollout.facts import read_evidence_span
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.specs.joins import join_of
 from tidemark.controller.view.state.state import StreamState
-from tidemark.models.base.read_json import read_object
 from tidemark.models.recommend.promise import ProvisionalBound, Recommended
 from tidemark.models.recommend.steps import StepKind, deciding_step
 from tidemark.models.rollout.provisional_bound import (
@@ -21,16 +17,6 @@ from tidemark.models.rollout.provisional_bound import (
     provisional_joint_bound,
 )
 from tidemark.models.specs.slo import Policy
-
-
-def provisional_to_json(bound: ProvisionalBound | None) -> str | None:
-    """Return an estimate as it is stored."""
-    return None if bound is None else json.dumps(asdict(bound), separators=(",", ":"))
-
-
-def provisional_from_json(text: str | None) -> ProvisionalBound | None:
-    """Return what ``provisional_to_json`` was called on."""
-    return None if text is None else read_object(ProvisionalBound, json.loads(text))
 
 
 def read_provisional_bound(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from tidemark.controller.control.bounds.recommendations import because_of
 from tidemark.controller.control.decide.load import read_replaced_bound
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.view.charts.what_if import BoundOutcome, WhatIf, outcome_at, reported_us, what_if_of
@@ -15,7 +13,6 @@ from tidemark.controller.view.state.budget import Spent
 from tidemark.controller.view.state.state import StreamState
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import TimeWindow
-from tidemark.models.base.read_json import read_object
 from tidemark.models.base.target import PPM
 from tidemark.models.base.text import plural
 from tidemark.models.evidence.curve import MeanLatency, latency_of
@@ -29,21 +26,12 @@ from tidemark.models.recommend.savings import (
     latency_between,
     windows_a_day,
 )
+from tidemark.models.recommend.steps import because
 from tidemark.models.recommend.transition import cut_bucket
 from tidemark.models.rollout.states import OPEN, rollout_text
 
 UNSEEN = Savings(reason="nothing is computed yet: the first snapshot follows within a minute")
 """What is known of a stream without a snapshot."""
-
-
-def to_json(savings: Savings) -> str:
-    """Return what a stream would save, as it is stored."""
-    return json.dumps(asdict(savings), separators=(",", ":"))
-
-
-def from_json(text: str | None) -> Savings:
-    """Return what ``to_json`` was called on; of None what is known of a stream without a snapshot."""
-    return UNSEEN if text is None else read_object(Savings, json.loads(text))
 
 
 def read_savings(
@@ -52,7 +40,6 @@ def read_savings(
     """Return what a stream would save.
 
     Args:
-        state: the stream.
         spent: what counts for its budget; None without an SLO.
     """
     what_if = what_if_of(session, state.id, now_us, cache)
@@ -193,7 +180,7 @@ def _on_its_way(state: StreamState, bound_ms: int | None) -> Savings:
         why = "no SLO is set" if state.slo is None else "no decision has been made yet"
         return Savings(reason=f"nothing is recommended: {why}")
     if recommended.bound_ms is None:
-        return Savings(reason=f"nothing is recommended: {because_of(recommended)}")
+        return Savings(reason=f"nothing is recommended: {because(recommended.steps)}")
     savings = Savings(reason="it is in force", recommended_bound_ms=recommended.bound_ms)
     if recommended.bound_ms == bound_ms:
         return savings

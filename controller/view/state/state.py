@@ -19,10 +19,8 @@ from tidemark.controller.base.db.tables import (
     RolloutRow,
     StreamRow,
 )
-from tidemark.controller.control.bounds.acknowledgements import late_in
 from tidemark.controller.control.decide.join_sides import JoinMiss
 from tidemark.controller.evidence.horizon import Horizon
-from tidemark.controller.evidence.lost import LostSummary
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.reports.partitions import FutureRows, MisdatedRows, Skew
 from tidemark.controller.specs.store import Spec, horizon_ms_under
@@ -32,6 +30,7 @@ from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.ledger import effective_bound_ms
+from tidemark.models.evidence.losses import LostSummary
 from tidemark.models.evidence.partition_counts import SkewCost
 from tidemark.models.evidence.progress import Progress
 from tidemark.models.live.kept import KeptLive
@@ -85,8 +84,6 @@ class StreamState:
     """Batches never reported; None before the first report."""
     newest: NewestBatch | None
     recommendation: RecommendationRow | None
-    steps: Sequence[DecisionStep]
-    """Its steps; empty without one."""
     published: PublishedRow | None
     """What is published to the job; None before the first generation."""
     unpinned: PublishedRow | None
@@ -116,7 +113,12 @@ class StreamState:
     @property
     def late(self) -> LateTreatment | None:
         """What its job does with late rows; None before it acknowledged."""
-        return late_in(self.row.late)
+        return self.row.late
+
+    @property
+    def steps(self) -> Sequence[DecisionStep]:
+        """The steps of its recommendation; empty without one."""
+        return () if self.recommendation is None else self.recommendation.steps
 
     @property
     def paused(self) -> bool:

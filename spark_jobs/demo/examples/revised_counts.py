@@ -28,7 +28,6 @@ def into_postgres(conninfo: str, table: str) -> Upsert:
 
     Args:
         conninfo: how to reach the database, as psycopg takes it.
-        table: name of the table.
     """
     import psycopg  # noqa: PLC0415 - the topic does not need it
     from psycopg.sql import SQL, Identifier  # noqa: PLC0415
@@ -59,7 +58,6 @@ def into_topic(bootstrap_servers: str, topic: str) -> Upsert:
 
     Args:
         bootstrap_servers: brokers, ``host:port``.
-        topic: name of the topic.
     """
 
     def upsert(versions: DataFrame, _: int) -> None:

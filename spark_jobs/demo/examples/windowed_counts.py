@@ -1,6 +1,6 @@
-"""Windowed counts with an adaptive watermark, from JSON files or from a replayed trace.
+"""Windowed counts with an adaptive watermark, from JSON files.
 
-    spark-submit --py-files tidemark-pyfiles.zip windowed_counts.py --trace trace.parquet --speed 60 \
+    spark-submit --py-files tidemark-pyfiles.zip windowed_counts.py --files clicks \
         --window "10 seconds" --bound "5 seconds" --output counts --checkpoint checkpoint
 
 Two lines differ from a plain job: ``.transform(adaptive_watermark(...))`` in ``counts``, and at the end
@@ -27,14 +27,6 @@ def read_files(spark: SparkSession, folder: str) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(folder)
 
 
-def read_trace(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
-    """Return the stream that replays a trace; ``options`` are those of ``trace_source.TraceSource``."""
-    from tidemark.spark_jobs.spark.trace_source import register_trace_source  # noqa: PLC0415 - it needs PySpark 4.2
-
-    register_trace_source(spark)
-    return spark.readStream.format("tidemark_trace").options(path=path, **options).load()
-
-
 def counts(events: DataFrame, window: str, bound: str, stream: str = "events") -> DataFrame:
     """Return the rows of each window: ``end`` and ``rows``."""
     return (
@@ -50,10 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--files", help="folder of JSON files with event_time and partition")
-    source.add_argument("--trace", help="a trace, as made by `tidemark trace`")
-    parser.add_argument("--speed", default="1", help="how much faster than it happened a trace is replayed")
+    parser.add_argument("--files", required=True, help="folder of JSON files with event_time and partition")
     parser.add_argument("--window", default="10 seconds")
     parser.add_argument("--bound", default="10 seconds", help="the job's own bound")
     parser.add_argument("--mode", choices=("append", "update", "complete"), default="append")
@@ -71,10 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     spark = SparkSession.builder.getOrCreate()
 
     def start() -> StreamingQuery:
-        if chosen.files:
-            events = read_files(spark, chosen.files)
-        else:
-            events = read_trace(spark, chosen.trace, {"speed": chosen.speed})
+        events = read_files(spark, chosen.files)
         writer = counts(events, chosen.window, chosen.bound).writeStream.outputMode(chosen.mode)
         sink = {"path": chosen.output} if chosen.output else {}
         writer = writer.format("parquet" if chosen.output else "console").options(**sink)

@@ -16,11 +16,11 @@ import tidemark.controller
 from tidemark.controller.base.counters import HELP
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.server.http.authorize import need_of
-from tidemark.controller.server.http.openapi import as_text
 from tidemark.controller.server.schemas.service import Problem
 
 from support.controller_app import STREAM, Controller
 from support.in_process import TestClient
+from support.openapi import as_text
 from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidemark.controller.lab.traces.format import COLUMNS
 from tidemark.spark_jobs.demo.generator import (
     PARTITIONS,
     SLOW_PARTITION,
@@ -18,10 +20,12 @@ from tidemark.spark_jobs.demo.generator import (
 )
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
+    TRACE_COLUMNS,
     FileFeed,
     nice_duration_us,
     plan_of,
     read_trace,
+    rows_of,
     slots_used,
     write_trace,
 )
@@ -134,3 +138,25 @@ def test_the_files_of_the_feed_hold_each_row_once_in_the_batch_of_its_slot(
     assert taken[-1] == plan.rows
     assert [feed.rows_read(f'{{"logOffset":{number}}}') for number in range(len(files))] == taken.tolist()
     assert plan.batch_ends().tolist() == taken.tolist()
+
+
+def test_a_file_that_is_no_trace_says_which_columns_it_lacks(tmp_path: Path) -> None:
+    """The user has some Parquet; `tidemark trace` makes a trace of it."""
+    path = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"seq": [1], "when": [2]}), path)
+    with pytest.raises(ValueError, match="lacks event_time_us, arrival_time_us, partition; it has seq, when"):
+        rows_of(path)
+
+
+def test_the_demonstration_and_the_trace_command_mean_the_same_columns() -> None:
+    """They cannot share the definition: the sides of the job and of the controller import only models."""
+    assert tuple(COLUMNS) == TRACE_COLUMNS
+
+
+def test_a_trace_out_of_order_is_rejected(tmp_path: Path) -> None:
+    """Its batches would mean nothing."""
+    path = tmp_path / "shuffled.parquet"
+    columns = {"seq": [1, 0], "event_time_us": [0, 0], "arrival_time_us": [1, 0], "partition": ["a", "a"]}
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(ValueError, match="seq goes back"):
+        rows_of(path)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import pytest
@@ -39,6 +39,8 @@ from support.spark_streams import EPOCH_US, Job, RecordingSink, Row, random_batc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidemark.spark_jobs.late.missing_reports import Ledger
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -158,7 +160,7 @@ def made_anew(
             sink=ledger,
         ),
         granules=granules,
-        ledger=ledger,
+        ledger=cast("Ledger", ledger),
     )
     while missing.step(ending=False):
         pass

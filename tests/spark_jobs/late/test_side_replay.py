@@ -21,12 +21,12 @@ from tidemark.spark_jobs.late.late_rows import due_batches
 from tidemark.spark_jobs.late.origin import Origin
 from tidemark.spark_jobs.late.reread import reader_of
 from tidemark.spark_jobs.spark.checkpoint import Checkpoint, HadoopFiles
-from tidemark.spark_jobs.spark.trace_source import register_trace_source
 
 from support.late_streams import done
 from support.patience import PATIENCE_S, until
 from support.soak import with_soak
 from support.spark_streams import EPOCH_US
+from support.trace_source import register_trace_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,6 @@ import pytest
 from tidemark.models.protocol.late_policy import DROPPED, LatePolicy, LateTreatment
 from tidemark.spark_jobs.core.client import ControllerClient, LedgerGaps
 from tidemark.spark_jobs.late.follower import LateSwitch
-from tidemark.spark_jobs.late.missing_reports import LateAnswer
 
 
 @pytest.mark.parametrize("by_call", [True, False])
@@ -20,9 +19,9 @@ def test_the_policy_goes_before_the_call_and_an_outage_changes_nothing(
 ) -> None:
     switch = LateSwitch(by_call=by_call)
 
-    assert switch.stores(LateAnswer("side"), before) is True
-    assert switch.stores(LateAnswer("drop"), before) is False
-    assert switch.stores(LateAnswer(None), before) is by_call
+    assert switch.stores(LedgerGaps([], "side"), before) is True
+    assert switch.stores(LedgerGaps([], "drop"), before) is False
+    assert switch.stores(LedgerGaps([], None), before) is by_call
     assert switch.stores(None, before) is (by_call if before is None else before)
 
 

@@ -20,7 +20,9 @@ from tidemark.controller.base.db.tables.columns import (
     Word,
 )
 from tidemark.models.protocol.messages import Envelope, Mode, Pin
-from tidemark.models.recommend.promise import Expected
+from tidemark.models.recommend.bound_in_use import BoundInUse
+from tidemark.models.recommend.promise import Expected, Transition
+from tidemark.models.recommend.steps import DecisionStep
 from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.states import NOTHING_JUDGED
 
@@ -32,8 +34,8 @@ class RecommendationRow(RowOfStream):
 
     decided_us: Mapped[Whole]
     bound_ms: Mapped[Whole | None]
-    steps: Mapped[Long]
-    """The steps with their reasons as JSON, as ``tidemark.controller.control.bounds.recommendations`` has it."""
+    steps: Mapped[tuple[DecisionStep, ...]] = mapped_column(AsJson(DecisionStep))
+    """The steps with their reasons, first to last."""
     conflict: Mapped[bool]
     """Whether the bound that completeness requires is above a cap."""
     newest_report_id: Mapped[Whole]
@@ -41,10 +43,10 @@ class RecommendationRow(RowOfStream):
     policy_generation: Mapped[Whole]
     horizon_ms: Mapped[Counter]
     """How far back its evidence counts: what the SLO says, or what was chosen where that leaves it open."""
-    in_use: Mapped[Long]
-    """The bound in use and since when as JSON, as ``tidemark.models.recommend.bound_in_use`` has it."""
-    transition: Mapped[Long | None]
-    """What going there from the bound in use would do, as JSON; null without a bound."""
+    in_use: Mapped[BoundInUse] = mapped_column(AsJson(BoundInUse))
+    """The bound in use and since when."""
+    transition: Mapped[Transition | None] = mapped_column(AsJson(Transition))
+    """What going there from the bound in use would do; null without a bound."""
     fencing: Mapped[Whole | None]
     """The fencing number of the lease that the loop decided it under last; written last in its transaction."""
 

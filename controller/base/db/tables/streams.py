@@ -24,7 +24,14 @@ from tidemark.controller.base.db.tables.columns import (
     Word,
 )
 from tidemark.models.base.operators import Operator
+from tidemark.models.evidence.losses import LostSummary
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
+from tidemark.models.live.kept import KeptLive
+from tidemark.models.protocol.downstream import Downstream
+from tidemark.models.protocol.late_policy import LateTreatment
+from tidemark.models.protocol.messages import AppendDelay
+from tidemark.models.recommend.promise import ProvisionalBound
+from tidemark.models.recommend.savings import Savings
 
 
 class StreamRow(Base):
@@ -58,11 +65,11 @@ class StreamRow(Base):
     """Generation of the SLO that was deleted last, from which the next one goes on; 0 without any."""
     policy_generation: Mapped[Counter]
     """Generation of the policy that was deleted last, from which the next one goes on; 0 without any."""
-    downstream: Mapped[Long | None]
-    """What its bound decides behind its own operator, as JSON, by the acknowledgement applied last; null when nothing,
-    or when it is not known."""
-    late: Mapped[Long | None]
-    """What its job does with late rows, as JSON, by the same acknowledgement; null before it."""
+    downstream: Mapped[Downstream | None] = mapped_column(AsJson(Downstream, kept=4_096))
+    """What its bound decides behind its own operator, by the acknowledgement applied last; null when nothing, or when
+    it is not known."""
+    late: Mapped[LateTreatment | None] = mapped_column(AsJson(LateTreatment, kept=256))
+    """What its job does with late rows, by the same acknowledgement; null before it."""
     deleted_us: Mapped[Whole | None]
     """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
     deleted_name: Mapped[Name | None]
@@ -221,10 +228,10 @@ class LiveRow(RowOfStream):
 
     report_id: Mapped[Whole]
     """The report that said it. When it is not the newest report, the newest one said nothing of the kind."""
-    live: Mapped[Long | None]
-    """What the fast policy did, as JSON; null unless the job ran in Live."""
-    append_delay: Mapped[Long | None]
-    """How late rows were appended to the source, as JSON; null when the job names no column for it."""
+    live: Mapped[KeptLive | None] = mapped_column(AsJson(KeptLive))
+    """What the fast policy did; null unless the job ran in Live."""
+    append_delay: Mapped[AppendDelay | None] = mapped_column(AsJson(AppendDelay))
+    """How late rows were appended to the source; null when the job names no column for it."""
     contradiction: Mapped[Long | None]
     """Why no row is judged; null when they are."""
 
@@ -303,9 +310,9 @@ class OverviewRow(RowOfStream):
     partitions: Mapped[PartitionsInState] = mapped_column(AsJson(PartitionsInState))
     most_skewed: Mapped[SkewCost | None] = mapped_column(AsJson(SkewCost))
     """The skewed one that costs most; null without any."""
-    lost: Mapped[Long | None]
-    """What the values of its dimension lost, as JSON (``lost.summary``); null without a dimension."""
-    provisional_bound: Mapped[Long | None]
-    """Where its recommended bound would lie, as JSON (``ProvisionalBound``); null once that may be acted on."""
-    savings: Mapped[Long | None]
-    """What it would save under its recommended bound, as JSON (``models.recommend.savings``)."""
+    lost: Mapped[LostSummary | None] = mapped_column(AsJson(LostSummary))
+    """What the values of its dimension lost; null without a dimension."""
+    provisional_bound: Mapped[ProvisionalBound | None] = mapped_column(AsJson(ProvisionalBound))
+    """Where its recommended bound would lie; null once that may be acted on."""
+    savings: Mapped[Savings | None] = mapped_column(AsJson(Savings), deferred=True)
+    """What it would save under its recommended bound."""

@@ -10,9 +10,9 @@ import jsonschema_rs
 import pytest
 
 from tidemark.controller.server.http.cursors import MAX_PAGE
-from tidemark.controller.server.http.openapi import EXAMPLES_FILE
 
 from support.api_examples import examples_text
+from support.openapi import EXAMPLES_FILE
 from support.tree import ROOT
 
 DOCUMENT: dict[str, Any] = json.loads((ROOT / "controller/openapi.json").read_text())

@@ -24,10 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidemark.controller.base.db.tables import Base
 from tidemark.controller.base.principal import RIGHTS, ROLES, Role
 from tidemark.controller.server.http.authorize import need_of
-from tidemark.controller.server.http.openapi import EXAMPLES_FILE
 from tidemark.models.protocol.messages import to_json_object
 
 from support.controller_app import Controller
+from support.openapi import EXAMPLES_FILE
+from support.other_releases import DOCUMENT
 from support.reports import exponential_batches, query_reports
 from support.served import served
 from support.tokens import make_token
@@ -141,7 +142,7 @@ def check_roles(controller: Controller, recorded: Recorded) -> int:
     wrong: list[str] = []
     before = content(controller)
     for forbidden in (True, False):
-        for path, known in controller.app.openapi()["paths"].items():
+        for path, known in DOCUMENT["paths"].items():
             for method, described in known.items():
                 need = need_of(described["operationId"])
                 cases = recorded.requests[method.upper(), path]
@@ -242,7 +243,7 @@ def test_no_request_of_any_role_finds_a_server_error_an_undocumented_answer_or_m
     # version of what is there.
     operations = {
         (method.upper(), path): described
-        for path, known in controller.app.openapi()["paths"].items()
+        for path, known in DOCUMENT["paths"].items()
         for method, described in known.items()
     }
     missed = {operation for operation in operations if min(recorded.requests[operation]) >= 300}

@@ -17,11 +17,11 @@ from tidemark.controller.base.alert_table import (
     MIN_SKEW_MS,
 )
 from tidemark.controller.base.db.tables import PredictionRow, RolloutRow
-from tidemark.controller.evidence.lost import LostOfValue, LostSummary
 from tidemark.controller.view.alerts.rules import ActiveAlert, active_alerts
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import NO_RECENT_ROWS, JudgedRows, RecentRows
 from tidemark.controller.view.state.state import StreamState
+from tidemark.models.evidence.losses import LostOfValue, LostSummary
 
 from support.recommendations import expected
 from support.stream_states import NOW_US, stream_state

@@ -11,6 +11,7 @@ from tidemark.controller.base.db.tables import RolloutRow
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.view.state.conditions import conditions_of
 from tidemark.models.live.kept import KeptLive
+from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.rollout.states import State
 from tidemark.models.specs.pin import PinScope, StoredPin
 from tidemark.models.specs.slo import FreezeWindow
@@ -61,10 +62,10 @@ def rollout(state: State) -> RolloutRow:
         ({"driver": NewestState(live=LIVE)}, ["CeilingNear"]),
         ({"driver": NewestState(live=replace(LIVE, failure="why"))}, ["LiveFailed"]),
         (
-            {"downstream": '{"state_unforeseen": "Spark never forgets a key", "state_grows": true}'},
+            {"downstream": Downstream(state_unforeseen="Spark never forgets a key", state_grows=True)},
             ["StateGrows"],
         ),
-        ({"downstream": '{"state_unforeseen": "2 operators keep rows"}'}, []),
+        ({"downstream": Downstream(state_unforeseen="2 operators keep rows")}, []),
         ({"mode": "Live"}, ["LiveWithoutCeiling"]),
         ({"mode": "Live", "ceiling_ms": 9_000}, ["SkewBeyondCeiling"]),
         ({"mode": "Live", "ceiling_ms": 60_000}, []),

@@ -21,22 +21,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-
-from tidemark.spark_jobs.spark.jvm import SESSION, find, has_read_limits
-
-if not has_read_limits():
-    raise ImportError(f"the trace source needs PySpark 4.2 or newer, and this is {pyspark.__version__}")
-
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-TRACE_COLUMNS = ("seq", "event_time_us", "arrival_time_us", "partition")
-"""Columns that a trace must have."""
+from tidemark.spark_jobs.demo.plan import TRACE_COLUMNS
+from tidemark.spark_jobs.spark.jvm import find, named
 
 _SCHEMA = "seq long, event_time timestamp, arrival_time timestamp, partition string"
+_SESSION = named(
+    "traces in a second session of one driver",
+    "org.apache.spark.sql.classic.SparkSession",
+    older="org.apache.spark.sql.SparkSession",
+)
 _OPTIONS = {"path", "speed", "slot_us", "until", "shards"}
 
 
@@ -55,12 +53,12 @@ def register_trace_source(spark: SparkSession) -> None:
     is to have it, and so refuses a second session what the first one has. Therefore this one is active meanwhile.
     """
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    sessions = find(SESSION)
+    sessions = find(_SESSION)
     if sessions is None:
         spark.dataSource.register(TraceSource)
         return
     before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark sets no active session
+    sessions.setActiveSession(spark._jsparkSession)
     try:
         spark.dataSource.register(TraceSource)
     finally:
@@ -169,15 +167,18 @@ class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _load(self) -> list[int]:
         if self._arrivals is None:
-            self._arrivals = read_arrivals(self._path)
+            import pyarrow.parquet as pq
+
+            times = pq.read_table(self._path, columns=["arrival_time_us"])["arrival_time_us"]
+            self._arrivals = times.to_pylist()
         return self._arrivals
 
     # -- in an executor -----------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of one shard as Arrow record batches, reading only the row groups that hold them."""
-        import pyarrow as pa  # noqa: PLC0415 - the class is pickled; only where it reads does it need pyarrow
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
         if not isinstance(partition, _Rows):
             raise TypeError(f"not a shard of this source: {partition!r}")
@@ -200,32 +201,6 @@ class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         }
                     ).to_batches()
                 group_first = group_last
-
-
-def read_arrivals(path: str) -> list[int]:
-    """Return the arrival times of a trace, in order.
-
-    Raises:
-        ValueError: when a column is missing, or the rows are not in order of arrival.
-    """
-    import pyarrow.compute as pc  # noqa: PLC0415 - see read
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        missing = [name for name in TRACE_COLUMNS if name not in names]
-        if missing:
-            raise ValueError(f"{path} is no trace: it lacks {', '.join(missing)}; it has {', '.join(names)}")
-        table = file.read(columns=["seq", "arrival_time_us"])
-    for column in ("seq", "arrival_time_us"):
-        values = table[column].combine_chunks()
-        if (
-            len(values)
-            and not pc.all(pc.greater_equal(values.slice(1), values.slice(0, len(values) - 1))).as_py()
-        ):
-            raise ValueError(f"{path}: {column} goes back; make the trace anew with `tidemark trace`")
-    arrivals: list[int] = table["arrival_time_us"].to_pylist()
-    return arrivals
 
 
 def _positive(options: dict[str, str], name: str, default: float) -> float:

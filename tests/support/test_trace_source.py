@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.controller.lab.traces.format import COLUMNS
-from tidemark.spark_jobs.spark.trace_source import TRACE_COLUMNS, TraceStreamReader, register_trace_source
+from support.trace_source import TraceStreamReader, register_trace_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +71,7 @@ def test_at_speed_the_clock_decides_how_far_a_batch_goes(
 ) -> None:
     """At 10 times the speed two seconds hold twenty of the trace's."""
     clock = [1_000.0]
-    monkeypatch.setattr("tidemark.spark_jobs.spark.trace_source.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("support.trace_source.time.monotonic", lambda: clock[0])
     reader = _reader(trace, speed="10")
     first = reader.latestOffset({"rows": 0}, ALL)["rows"]  # type: ignore[arg-type]
     clock[0] += 2.0
@@ -94,28 +93,6 @@ def test_a_wrong_option_is_named(trace: Path, options: dict[str, str], message: 
     """An option that is misspelt must not be ignored."""
     with pytest.raises(ValueError, match=message):
         _reader(trace, **options)
-
-
-def test_a_file_that_is_no_trace_says_which_columns_it_lacks(tmp_path: Path) -> None:
-    """The user has some Parquet; `tidemark trace` makes a trace of it."""
-    path = tmp_path / "other.parquet"
-    pq.write_table(pa.table({"seq": [1], "when": [2]}), path)
-    with pytest.raises(ValueError, match="lacks event_time_us, arrival_time_us, partition; it has seq, when"):
-        _reader(path).latestOffset({"rows": 0}, ALL)  # type: ignore[arg-type]
-
-
-def test_the_source_and_the_trace_command_mean_the_same_columns() -> None:
-    """They cannot share the definition: the source travels to Spark's workers by value."""
-    assert tuple(COLUMNS) == TRACE_COLUMNS
-
-
-def test_a_trace_out_of_order_is_rejected(tmp_path: Path) -> None:
-    """Its offsets would mean nothing."""
-    path = tmp_path / "shuffled.parquet"
-    columns = {"seq": [1, 0], "event_time_us": [0, 0], "arrival_time_us": [1, 0], "partition": ["a", "a"]}
-    pq.write_table(pa.table(columns), path)
-    with pytest.raises(ValueError, match="seq goes back"):
-        _reader(path).latestOffset({"rows": 0}, ALL)  # type: ignore[arg-type]
 
 
 @pytest.mark.spark
