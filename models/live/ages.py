@@ -53,6 +53,9 @@ def bucket_of(age: Float64s) -> NDArray[np.intp]:
     return UPPER[:-1].searchsorted(age)
 
 
+_MAX_TRIGGERS = 2.0**22
+"""Triggers whose keys are counted one by one, 48 days at a second: in single precision 2**24 plus one is no more."""
+
 _MAX_STEPS = 64
 """Spans of time whose decay is kept: nearly all are one trigger."""
 
@@ -82,6 +85,11 @@ class Stragglers:
         self._rows[:, :, : self._end] *= decay[:, :, None]
         self._keys *= decay
         self._keys[:, : CLOSE_AFTER.searchsorted(elapsed, side="right")] += new
+        # Halved, what never forgets says the same of a key, and goes on counting.
+        full = self._keys[:, 0] > _MAX_TRIGGERS * self._keys_per_trigger
+        if full.any():
+            self._rows[full] *= 0.5
+            self._keys[full] *= 0.5
         self._late = None
 
     def add(self, age: Float64s, rows: Float64s) -> None:

@@ -125,6 +125,17 @@ def test_a_stream_that_nobody_has_watched_expects_nothing() -> None:
 # -- memory --------------------------------------------------------------------------------------------------
 
 
+def test_after_years_a_key_still_counts_and_what_a_key_gets_is_as_before() -> None:
+    stragglers = Stragglers([FOREVER], 1, 1.0)
+    for _ in range(4_000):
+        stragglers.advance(2**14, OLD)
+        one(stragglers, 10.0, 2.0**14)
+    assert beyond(stragglers, 5.0) == pytest.approx(1.0, rel=0.01)
+    keys = stragglers.learned()["keys"].copy()
+    stragglers.advance(1, OLD)
+    assert (stragglers.learned()["keys"] > keys).all()
+
+
 @pytest.mark.parametrize("half_life", [1.0, 7.0, 160.0])
 def test_after_a_half_life_a_row_weighs_half(half_life: float) -> None:
     """Against the keys, that is: after many half-lives their sum does not move, so the estimate shows it."""
