@@ -19,9 +19,9 @@ from tidemark.spark_jobs.core.client import (
     TokenRejected,
 )
 from tidemark.spark_jobs.core.watch import BoundWatch, watch_of
-from tidemark.spark_jobs.core.wishes import read_settings
 
 from support.bound_server import BoundServer
+from support.job_settings import read_settings
 from support.patience import PATIENCE_S, until
 
 FIRST = BoundAnswer(job="j", stream="s", mode="Restart", generation=1, bound_ms=1_000, reason="r")

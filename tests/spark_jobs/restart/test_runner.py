@@ -15,8 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.core.bound import Choice, ChosenBound, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable
-from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
+
+from support.job_settings import read_settings
 
 OWN_MS = 60_000
 COOLDOWN_S = 300.0
