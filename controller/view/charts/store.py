@@ -45,24 +45,17 @@ class SlotCells:
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsOfSlot:
-    """What the rows of one slot needed, in milliseconds. None is unknown."""
-
-    p50_ms: int | None = None
-    p90_ms: int | None = None
-    target_ms: int | None = None
-    """The need of the requested share."""
-    max_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SlotFacts:
-    """Sums of the batches of one slot, the bounds of its newest one, and what their rows needed."""
+    """Sums of the batches of one slot, the bounds of its newest one, and what their rows needed. None is unknown."""
 
     sums: Sums
-    bound_ms: int
+    in_use_bound_ms: int
     effective_bound_ms: int | None
-    needs: NeedsOfSlot
+    need_p50_ms: int | None
+    need_p90_ms: int | None
+    need_target_ms: int | None
+    """The need of the requested share."""
+    need_max_ms: int | None
 
 
 def history_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, SlotFacts]:
@@ -80,13 +73,9 @@ def _facts(session: Session, parts: Sequence[Rollup], share_ppm: int) -> SlotFac
     bound_ms = newest.effective_bound_ms
     if newest.report_id is not None:
         bound_ms = effective_bound_of(session, session.get_one(ReportRow, newest.report_id))
-    return SlotFacts(sums, newest.bound_ms, bound_ms, _needs(needs_of(parts), share_ppm))
-
-
-def _needs(needs: Sketch, share_ppm: int) -> NeedsOfSlot:
-    if not needs.weight:
-        return NeedsOfSlot()
-    return NeedsOfSlot(*(_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM)))
+    needs = needs_of(parts)
+    need_ms = (_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM))
+    return SlotFacts(sums, newest.bound_ms, bound_ms, *need_ms)
 
 
 def _need_ms(needs: Sketch, share_ppm: int) -> int | None:
