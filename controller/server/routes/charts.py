@@ -35,7 +35,6 @@ from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.charts.store import (
     MAX_MINUTES,
     SlotCells,
-    SlotFacts,
     history_by_slot,
     map_rows,
     need_map,
@@ -124,23 +123,16 @@ def get_history(
         slot_us=slots.width_us,
         target_ppm=share_ppm,
         slots=[
-            _slot(
-                slot_us,
-                found.get(slot_us),
-                published.get(slot_us) if slot_us <= now_us else None,
+            HistorySlot.of(
+                None,
+                from_us=slot_us,
+                published_bound_ms=published.get(slot_us) if slot_us <= now_us else None,
+                **found.get(slot_us, {}),
             )
             for slot_us in slots.starts_us
         ],
         rollouts=rollouts,
     )
-
-
-_COUNTED = ("rows", "pairs", "late_min", "late_max", "unjudged_rows", "future_rows")
-
-
-def _slot(slot_us: int, facts: SlotFacts | None, published_bound_ms: int | None) -> HistorySlot:
-    counted = {} if facts is None else {name: facts.sums.sums[name] for name in _COUNTED}
-    return HistorySlot.of(facts, from_us=slot_us, published_bound_ms=published_bound_ms, **counted)
 
 
 _MaxSlots = Annotated[
