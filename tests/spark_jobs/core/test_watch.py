@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -65,7 +66,7 @@ class Script:
     def run(self, folder: Path, cache: BoundCache | None = None) -> BoundWatch:
         """Let the watch get all lines, each pause as long as it may be, and return it when it has ended."""
         self.watch_ = BoundWatch(
-            self,
+            cast("ControllerClient", self),
             "j",
             "s",
             cache or BoundCache(folder),
