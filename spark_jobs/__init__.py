@@ -1,7 +1,6 @@
-"""The driver's side: the tap, the client of the controller, restarts, Live, a source for traces and example jobs.
+"""The driver's side: the tap, the client of the controller, restarts, Live, the demonstration and example jobs.
 
-The names below are loaded when first used, so that an executor which imports one source module needs neither httpx
-nor numpy.
+The names below are loaded when first used, so that whoever imports one module needs neither httpx nor numpy.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ class Answer(BaseModel):
 
     @classmethod
     def of(cls, source: object, **named: Any) -> Self:
-        """Return the answer with the fields ``named``, and all others from the attributes of ``source``."""
-        return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in named}, **named)
+        """Return the answer with the fields ``named``; the others are the attributes of ``source``, or null of None."""
+        others = (name for name in cls.model_fields if name not in named)
+        return cls(**{name: None if source is None else getattr(source, name) for name in others}, **named)
 
 
 def made_of(kind: Callable[..., T], source: object, **named: Any) -> T:

@@ -107,8 +107,6 @@ class Binding:
     """Whether its bound, or its watermark, moves while a query runs."""
     extensions: tuple[Extension, ...] = ()
     """What takes part in the runs that have its tap."""
-    names_granule: bool = False
-    """Whether the call names the granule, which reports have then too."""
     stage_counts: StageCounts | None = None
     """What the row counter counted; None where the tap observes."""
 

@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tenacity import RetryCallState, Retrying, wait_random_exponential
 from tenacity.stop import stop_when_event_set
 
 from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.core.bound import BoundCache, Choice
+from tidemark.spark_jobs.core.client import ControllerClient
 
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
@@ -29,43 +29,6 @@ _SHARE = 0.1
 up to the whole wait, else up to this share of it."""
 
 _log = logging.getLogger("tidemark.spark")
-
-
-class Watched(Protocol):
-    """Where answers come from; ``ControllerClient`` is one."""
-
-    @property
-    def url(self) -> str:
-        """Its address, for messages."""
-        ...
-
-    def watch(
-        self, job: str, stream: str, etag: str | None, wait_s: float
-    ) -> tuple[BoundAnswer, str | None] | None:
-        """Return another answer than that of ``etag``, and its ETag; None when there is none."""
-        ...
-
-
-class Watching(Protocol):
-    """The newest answer for one stream; ``BoundWatch`` is one."""
-
-    @property
-    def latest(self) -> BoundAnswer | None:
-        """The newest answer."""
-        ...
-
-    @property
-    def last_contact_us(self) -> int | None:
-        """Wall time of the controller's last answer, in microseconds."""
-        ...
-
-    def start(self) -> None:
-        """Begin to watch."""
-        ...
-
-    def close(self) -> None:
-        """End the watch."""
-        ...
 
 
 class BoundWatch:
@@ -84,7 +47,7 @@ class BoundWatch:
 
     def __init__(
         self,
-        client: Watched,
+        client: ControllerClient,
         job: str,
         stream: str,
         cache: BoundCache,

@@ -144,15 +144,6 @@ class Wishes:
         return of_stream if of_stream and name == "name" else {**of_stream, key_of(name): self._conf}
 
 
-def read_settings(conf: Conf, **of_call: object) -> JobSettings:
-    """Return the settings of a stream; what a call gives wins over the conf, of which what is wrong is left out.
-
-    Raises:
-        WrongValueError: when what the call gives may not be given.
-    """
-    return Wishes(conf).first_that_fits(lambda settings: settings, of_call)
-
-
 def _cache_home() -> Path:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

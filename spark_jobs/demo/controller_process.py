@@ -91,13 +91,6 @@ class ControllerProcess:
         answer: dict[str, Any] = self._asked("GET", self._stream + (f"/{what}" if what else "")).json()
         return answer
 
-    def get_metric(self, name: str) -> float:
-        """Return the first value of a metric, also where it is 0."""
-        lines = self._asked("GET", "/metrics?detail=all").text.splitlines()
-        return next(
-            float(line.rpartition(" ")[2]) for line in lines if line.startswith((name + "{", name + " "))
-        )
-
     def kill(self) -> None:
         """End the controller without a word, as a crash would."""
         self._process.kill()

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,23 +29,8 @@ _POLLS_TO_END = 4
 """Polls after which a query whose gate is closed is taken to sleep until its next trigger, and woken."""
 
 
-class Gate(Protocol):
-    """The place between two batches of one query."""
-
-    def close(self) -> bool:
-        """Let the query begin no other batch, if it is between two now; return whether that was done.
-
-        It may take a while to return, but never keeps the query waiting.
-        """
-        ...
-
-    def has_ended(self) -> bool:
-        """Return whether the query's thread has ended."""
-        ...
-
-
-class _SparkGate:
-    """The gate of a micro-batch query (``MicroBatchExecution``, ``StreamExecution``).
+class Gate:
+    """The place between two batches of one micro-batch query (``MicroBatchExecution``, ``StreamExecution``).
 
     A query that has to end while it plans a batch interrupts itself when it has planned it; during a batch, or between
     two, it ends after that.
@@ -62,6 +47,10 @@ class _SparkGate:
         self._sleep = sleep
 
     def close(self) -> bool:
+        """Let the query begin no other batch, if it is between two now; return whether that was done.
+
+        It may take a while to return, but never keeps the query waiting.
+        """
         # With a limit, because without one the call could not be ended from the keyboard; a limit of 0 would be unfair.
         if not self._lock.tryLock(1_000, self._milliseconds):
             return False
@@ -71,6 +60,7 @@ class _SparkGate:
             self._lock.unlock()
 
     def has_ended(self) -> bool:
+        """Return whether the query's thread has ended."""
         return not self._thread.isAlive()
 
     def _close(self) -> bool:
@@ -103,7 +93,7 @@ def gate_of(query: StreamingQuery, sleep: Callable[[float], None] = time.sleep) 
         states = constant(ACTIVE), constant(TERMINATED)
         missing = any(state is None for state in states)
         jvm = SparkContext._jvm  # noqa: SLF001 - as above
-        return None if missing else _SparkGate(execution, states, jvm, sleep)
+        return None if missing else Gate(execution, states, jvm, sleep)
     except (Py4JError, AttributeError, TypeError) as error:
         _log.warning("query %s: the place between two batches cannot be found: %s", query.id, error)
         return None

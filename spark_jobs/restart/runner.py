@@ -28,7 +28,7 @@ from tidemark.models.base.duration import format_about
 from tidemark.spark_jobs.core.arguments import checked, instance
 from tidemark.spark_jobs.core.bound import Choice, ChosenBound, starting
 from tidemark.spark_jobs.core.connections import flush
-from tidemark.spark_jobs.core.watch import Watching, watch_of
+from tidemark.spark_jobs.core.watch import BoundWatch, watch_of
 from tidemark.spark_jobs.restart.between_batches import end_between_batches
 from tidemark.spark_jobs.restart.restart_rule import (
     DEFAULT_COOLDOWN_S,
@@ -57,7 +57,7 @@ _Key = tuple[str, str]
 class Parts:
     """What a runner works with, to be replaced where time or Spark is not to be the real one."""
 
-    watch: Callable[[Choice], Watching] = watch_of
+    watch: Callable[[Choice], BoundWatch] = watch_of
     """Returns a watch, not started, of a choice's stream."""
     end: Callable[[StreamingQuery, float], bool] = end_between_batches
     """Ends a query between two batches, with so many seconds of patience; returns whether it has ended."""
@@ -126,7 +126,7 @@ class AdaptiveQuery:
         self._sleep = self._parts.sleep or self._stopped.wait
         restarted_s = self._parts.monotonic() if exit_on_new_bound else None
         self._rule = RestartRule(cooldown_s, restarted_s, self._parts.draw)
-        self._watches: dict[_Key, Watching] = {}
+        self._watches: dict[_Key, BoundWatch] = {}
         self._built: list[Choice] = []
         self._proven = ProvenBounds()
         self._tries = 0

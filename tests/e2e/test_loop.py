@@ -12,6 +12,7 @@ from tidemark.models.base.operators import tumbling
 from tidemark.spark_jobs import flush
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
+from support.metrics import metric_at
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 from support.spark_streams import EPOCH_US, Job, Row, random_batches
@@ -138,7 +139,7 @@ def test_while_the_controller_is_away_for_20_batches_the_query_goes_on_and_the_l
         status = _wait_for_last_batch(back, query)
         coverage = status["coverage"][0]
         missing = {batch for gap in coverage["missing"] for batch in range(gap["first"], gap["last"] + 1)}
-        dropped = back.get_metric("tidemark_dropped_reports")
+        dropped = metric_at(back.url, "tidemark_dropped_reports")
 
         assert coverage["last"] - coverage["first"] + 1 == status["evidence"]["batches"] + len(missing)
         assert len(missing) == dropped

@@ -11,6 +11,7 @@ from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.watch import BoundWatch
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess
 
+from support.metrics import metric_at
 from support.patience import PATIENCE_S, until
 from support.policies import at_once
 
@@ -28,7 +29,7 @@ def test_a_change_of_mode_reaches_the_watch_while_its_request_is_held(tmp_path: 
         watch.start()
         first = watch.wait_for(None, PATIENCE_S)
         assert first is not None
-        until(lambda: controller.get_metric("tidemark_bounds_watched") == 1, "a request that is held")
+        until(lambda: metric_at(controller.url, "tidemark_bounds_watched") == 1, "a request that is held")
         controller.put("policy", at_once())
         second = watch.wait_for(first.generation, PATIENCE_S)
 

@@ -49,8 +49,8 @@ Shown = Callable[[RolloutRow, StreamRow], dict[str, Any]]
 """Returns a rollout as gates are told of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenQuestion:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateQuestion:
     """A question to a gate about a rollout."""
 
     stream_id: int
@@ -59,11 +59,15 @@ class OpenQuestion:
     """The rollout."""
     bound_ms: int
     """The bound that it publishes, in milliseconds."""
-    question: GateQuestion
-    """The question."""
+    gate: str
+    """Name of the gate."""
+    phase: Phase
+    """What about."""
+    rollout: Mapping[str, Any]
+    """The rollout, as the API answers it."""
 
 
-def open_questions(session: Session, now_us: int, shown: Shown) -> Iterator[OpenQuestion]:
+def open_questions(session: Session, now_us: int, shown: Shown) -> Iterator[GateQuestion]:
     """Return the questions that are to be asked now, of all streams, each with its rollout as it is shown."""
     for row, stream in session.execute(_OPEN):
         rollout = model_of(row)
@@ -74,7 +78,14 @@ def open_questions(session: Session, now_us: int, shown: Shown) -> Iterator[Open
             continue
         seen = shown(row, stream)
         for gate in asked:
-            yield OpenQuestion(row.stream_id, row.id, rollout.to_bound_ms, GateQuestion(gate, phase, seen))
+            yield GateQuestion(
+                stream_id=row.stream_id,
+                rollout_id=row.id,
+                bound_ms=rollout.to_bound_ms,
+                gate=gate,
+                phase=phase,
+                rollout=seen,
+            )
 
 
 # A candidate is held by an outside gate once nothing else holds it. Under a pin nobody is asked.
@@ -96,15 +107,14 @@ _OPEN = (
 )
 
 
-def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int) -> bool:
+def keep_reply(session: Session, question: GateQuestion, reply: Reply, now_us: int) -> bool:
     """Store what a gate answered; return False when the rollout is past the question by now.
 
     A changed answer is an event of the stream.
     """
-    question = asked.question
-    if lock_by_id(session, asked.stream_id) is None:
+    if lock_by_id(session, question.stream_id) is None:
         return False
-    row = session.get(RolloutRow, asked.rollout_id, populate_existing=True)
+    row = session.get(RolloutRow, question.rollout_id, populate_existing=True)
     if row is None or phase_of(model_of(row).state) != question.phase:
         return False
     known = {answer.gate: answer for answer in row.gate_answers}
@@ -112,7 +122,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
     said = GateAnswer(
         gate=question.gate,
         phase=question.phase,
-        bound_ms=asked.bound_ms,
+        bound_ms=question.bound_ms,
         verdict=reply.verdict,
         said=reply.said,
         at_us=now_us,
@@ -123,7 +133,7 @@ def keep_reply(session: Session, asked: OpenQuestion, reply: Reply, now_us: int)
         answer = "gives no answer" if after.verdict == "unknown" else f"says {after.verdict}"
         add_event(
             session,
-            asked.stream_id,
+            question.stream_id,
             now_us,
             kind="GateAnswered",
             reason=f"the outside gate {after.gate} {answer} {_WHEN[after.phase]}: {after.said}",
@@ -159,18 +169,6 @@ class Reply:
     """Its answer."""
     said: str
     """The same in words; it shows neither the address nor the token."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateQuestion:
-    """What a gate is asked."""
-
-    gate: str
-    """Name of the gate."""
-    phase: Phase
-    """What about."""
-    rollout: Mapping[str, Any]
-    """The rollout, as the API answers it."""
 
 
 def ask(gate: Gate, question: GateQuestion) -> Reply:
@@ -308,21 +306,21 @@ class GateKeeper:
                 if self._decider.leases.lease_of(one.stream_id) is not None
             ]
         for one in found:
-            key = (one.rollout_id, one.question.gate)
+            key = (one.rollout_id, one.gate)
             if key in self._asking or self._thread.stopping.is_set():
                 continue
-            pool = self._pools.get(one.question.gate)
+            pool = self._pools.get(one.gate)
             if pool is None:
                 self._settle(one, _NOT_SET_UP)
             else:
                 self._asking[key] = pool.submit(self._ask, one)
         return list(self._asking.values())
 
-    def _ask(self, one: OpenQuestion) -> None:
-        name = one.question.gate
+    def _ask(self, one: GateQuestion) -> None:
+        name = one.gate
         begun = perf_counter()
         try:
-            reply = ask(self.gates[name], one.question)
+            reply = ask(self.gates[name], one)
         except Exception:  # noqa: BLE001 - the next tick asks again
             _log.exception("the outside gate %s could not be asked", name)
             reply = Reply("unknown", "it could not be asked; the controller's log has the reason")
@@ -331,7 +329,7 @@ class GateKeeper:
         if not self._thread.stopping.is_set():
             self._settle(one, reply)
 
-    def _settle(self, one: OpenQuestion, reply: Reply) -> None:
+    def _settle(self, one: GateQuestion, reply: Reply) -> None:
         """Store an answer, and decide at once what follows from it."""
         lease = self._decider.leases.lease_of(one.stream_id)
         if lease is None:
@@ -345,7 +343,7 @@ class GateKeeper:
         except LeaseLostError as error:
             _log.warning("%s", error.detail)
         except Exception:  # noqa: BLE001 - the next tick asks again, and the loop decides
-            _log.exception("what follows from the outside gate %s could not be stored", one.question.gate)
+            _log.exception("what follows from the outside gate %s could not be stored", one.gate)
 
 
 _WHEN = {"publish": "before it is published", "verify": "while it is verified"}

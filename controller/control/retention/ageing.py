@@ -20,13 +20,14 @@ from tidemark.controller.base.db.tables import (
     ReportRow,
     RollupRow,
 )
+from tidemark.controller.control.retention.history import delete_some
 from tidemark.controller.evidence.roll_up import forget_rollups
 from tidemark.controller.evidence.rollups import TEN_MINUTES_US
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Retention, edge_us
 
 _MAX_REPORTS = 500
-"""Reports and events that one step deletes."""
+"""Reports that one step deletes."""
 
 _MAX_ROWS = 20_000
 """Rows of the ledger that one step deletes."""
@@ -161,16 +162,8 @@ def _forget_ledger(session: Session, offset: OffsetRow, now_us: int, retention: 
 
 def _forget_events(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete old events."""
-    ids = session.scalars(
-        select(EventRow.id)
-        .where(EventRow.stream_id == offset.stream_id, EventRow.at_us < now_us - retention.events_us)
-        .order_by(EventRow.id)
-        .limit(_MAX_REPORTS)
-    ).all()
-    if not ids:
-        return False
-    session.execute(delete(EventRow).where(EventRow.id.in_(ids)))
-    return True
+    which = EventRow.stream_id == offset.stream_id, EventRow.at_us < now_us - retention.events_us
+    return delete_some(session, EventRow, *which)
 
 
 AGEING_STEPS: tuple[Step, ...] = (

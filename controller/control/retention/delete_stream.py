@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import cast
 
 from sqlalchemy import Table, delete, func, select
 from sqlalchemy.orm import Session
@@ -150,11 +149,11 @@ def empty_deleted(session: Session, stream_id: int, events_from_us: int) -> bool
     if stream is None or stream.deleted_us is None:
         return False
     reports, bodies = select(ReportRow.id).where(ReportRow.stream_id == stream_id), ReportBodyRow
-    if delete_some(session, _table(bodies), bodies.report_id.in_(reports), limit=_MAX_BODIES):
+    if delete_some(session, bodies, bodies.report_id.in_(reports), limit=_MAX_BODIES):
         return True
     for table in _TABLES:
         which = [table.c.stream_id == stream_id]
-        if table is _table(EventRow):
+        if table is EventRow.__table__:
             which.append((EventRow.kind != _EVENT) | (EventRow.at_us < events_from_us))
         if delete_some(session, table, *which):
             return True
@@ -171,7 +170,3 @@ def _is_not_last(session: Session, stream_id: int) -> bool:
 
 def _scope(stream: StreamRow) -> PinScope:
     return PinScope(stream.job, stream.stream)
-
-
-def _table(row: type[Base]) -> Table:
-    return cast("Table", row.__table__)

@@ -32,8 +32,11 @@ MAX_ROWS = 2_000
 """How many rows one step deletes at most."""
 
 
-def delete_some(session: Session, table: Table, *which: ColumnElement[bool], limit: int = MAX_ROWS) -> bool:
+def delete_some(
+    session: Session, rows: type[Base] | Table, *which: ColumnElement[bool], limit: int = MAX_ROWS
+) -> bool:
     """Delete up to ``limit`` rows that ``which`` picks, without loading them; return False when there were none."""
+    table = rows if isinstance(rows, Table) else cast("Table", rows.__table__)
     key = table.primary_key.columns.values()
     # A row value of one column is no row value on SQLite.
     named = tuple_(*key) if len(key) > 1 else key[0]
@@ -69,8 +72,7 @@ def _forget_bounds(session: Session, offset: OffsetRow, now_us: int, retention: 
     before = min(number for number in kept if number is not None) - 1
     tables: tuple[type[PredictionRow | PublishedRow], ...] = (PredictionRow, PublishedRow)
     return any(
-        delete_some(session, _table(row), row.stream_id == stream_id, row.generation < before)
-        for row in tables
+        delete_some(session, row, row.stream_id == stream_id, row.generation < before) for row in tables
     )
 
 
@@ -97,7 +99,7 @@ def _forget_rollouts(session: Session, offset: OffsetRow, now_us: int, retention
     )
     return delete_some(
         session,
-        _table(RolloutRow),
+        RolloutRow,
         RolloutRow.stream_id == stream_id,
         RolloutRow.ended_us < now_us - retention.history_us,
         RolloutRow.vetoed.is_(False),
@@ -110,7 +112,7 @@ def _forget_failures(session: Session, offset: OffsetRow, now_us: int, retention
     """Delete failed bounds that may be tried again since long ago."""
     return delete_some(
         session,
-        _table(FailedBoundRow),
+        FailedBoundRow,
         FailedBoundRow.stream_id == offset.stream_id,
         FailedBoundRow.until_us < now_us - retention.history_us,
     )
@@ -138,7 +140,7 @@ def _forget_acknowledgements(session: Session, offset: OffsetRow, now_us: int, r
     )
     return delete_some(
         session,
-        _table(ack),
+        ack,
         ack.stream_id == offset.stream_id,
         ack.received_us < until_us,
         replaced.correlate(ack).exists(),
@@ -182,9 +184,9 @@ def _forget_lost(session: Session, offset: OffsetRow, now_us: int, retention: Re
     """Delete counts by dimension that are as old as what the ledger forgets."""
     stream_id, until_us = offset.stream_id, now_us - retention.ledger_us
     step, slot = LateStepRow, LateSlotRow
-    return delete_some(
-        session, _table(step), step.stream_id == stream_id, step.hour_us < until_us
-    ) or delete_some(session, _table(slot), slot.stream_id == stream_id, slot.slot_us < until_us)
+    return delete_some(session, step, step.stream_id == stream_id, step.hour_us < until_us) or delete_some(
+        session, slot, slot.stream_id == stream_id, slot.slot_us < until_us
+    )
 
 
 HISTORY_STEPS = (
@@ -201,7 +203,3 @@ HISTORY_STEPS = (
 
 def _newest(session: Session, *which: ColumnElement[bool]) -> int | None:
     return session.scalars(select(func.max(RolloutRow.id)).where(*which)).one()
-
-
-def _table(row: type[Base]) -> Table:
-    return cast("Table", row.__table__)

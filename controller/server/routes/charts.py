@@ -34,9 +34,7 @@ from tidemark.controller.specs.store import get_slo, share_ppm_of
 from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.charts.store import (
     MAX_MINUTES,
-    NeedsOfSlot,
     SlotCells,
-    SlotFacts,
     history_by_slot,
     map_rows,
     need_map,
@@ -125,34 +123,15 @@ def get_history(
         slot_us=slots.width_us,
         target_ppm=share_ppm,
         slots=[
-            _slot(
-                slot_us,
-                found.get(slot_us),
-                published.get(slot_us) if slot_us <= now_us else None,
+            HistorySlot.of(
+                None,
+                from_us=slot_us,
+                published_bound_ms=published.get(slot_us) if slot_us <= now_us else None,
+                **found.get(slot_us, {}),
             )
             for slot_us in slots.starts_us
         ],
         rollouts=rollouts,
-    )
-
-
-def _slot(slot_us: int, facts: SlotFacts | None, published_bound_ms: int | None) -> HistorySlot:
-    needs = NeedsOfSlot() if facts is None else facts.needs
-    return HistorySlot(
-        from_us=slot_us,
-        rows=None if facts is None else facts.sums.sums["rows"],
-        pairs=None if facts is None else facts.sums.sums["pairs"],
-        late_min=None if facts is None else facts.sums.sums["late_min"],
-        late_max=None if facts is None else facts.sums.sums["late_max"],
-        unjudged_rows=None if facts is None else facts.sums.sums["unjudged_rows"],
-        future_rows=None if facts is None else facts.sums.sums["future_rows"],
-        in_use_bound_ms=None if facts is None else facts.bound_ms,
-        effective_bound_ms=None if facts is None else facts.effective_bound_ms,
-        published_bound_ms=published_bound_ms,
-        need_p50_ms=needs.p50_ms,
-        need_p90_ms=needs.p90_ms,
-        need_target_ms=needs.target_ms,
-        need_max_ms=needs.max_ms,
     )
 
 
@@ -305,17 +284,9 @@ def _budget_slots(slots: Slots, spent: dict[int, _SpentSlot], budget: Budget) ->
     )
     found = []
     for start, bad_later in zip(starts, reversed(later[:-1]), strict=True):
-        seen = spent.get(start)
-        used = budget.bad_max - bad_later
-        found.append(
-            BudgetSlot(
-                from_us=start,
-                counted=None if seen is None else seen.counted,
-                bad_min=None if seen is None else seen.bad_min,
-                bad_max=None if seen is None else seen.bad_max,
-                remaining_ppm=(budget.allowed - used) * PPM // budget.allowed if budget.allowed else None,
-            )
-        )
+        left = budget.allowed - (budget.bad_max - bad_later)
+        remaining_ppm = left * PPM // budget.allowed if budget.allowed else None
+        found.append(BudgetSlot.of(spent.get(start), from_us=start, remaining_ppm=remaining_ppm))
     return found
 
 

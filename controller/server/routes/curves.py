@@ -104,14 +104,12 @@ def get_curve(
         recommendation = session.get(RecommendationRow, stream_id)
     recommended_ms = None if recommendation is None else recommendation.bound_ms
     bounds = sorted(set(bound_ms)) or _ladder(seen, what_if, recommended_ms)
-    return CurveAnswer(
+    return CurveAnswer.of(
+        slo,
         job=which.job,
         stream=which.stream,
         basis=_basis(requested_ms) if seen is None else seen.basis,
         points=[] if seen is None else [_point(seen.curve, bound, what_if) for bound in bounds],
-        target_ppm=None if slo is None else slo.target_ppm,
-        latency_cap_ms=None if slo is None else slo.latency_cap_ms,
-        state_cap_rows=None if slo is None else slo.state_cap_rows,
         operating=operating,
         recommended_bound_ms=recommended_ms,
     )
@@ -129,9 +127,8 @@ def _operating(session: Session, stream_id: int) -> Operating:
 
 def _basis(horizon_ms: int, **seen: int | None) -> CurveBasis:
     """Return what a curve rests on; what was not seen is not known."""
-    found: dict[str, Any] = dict.fromkeys(("covers_from_us", "covers_until_us", "from_us", "to_us"))
-    found |= {"relative_error_ppm": DEFAULT_RELATIVE_ACCURACY_PPM, "unknown_rows": 0} | seen
-    return CurveBasis(horizon_ms=horizon_ms, **found)
+    error_ppm, found = DEFAULT_RELATIVE_ACCURACY_PPM, {"unknown_rows": 0, **seen}
+    return CurveBasis.of(None, horizon_ms=horizon_ms, relative_error_ppm=error_ppm, **found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +229,7 @@ def _point(curve: Curve, bound_ms: int, what_if: WhatIf) -> CurvePointAnswer:
         if outcome is None
         else outcome.admission
     )
-    return CurvePointAnswer(
-        **_effect(bound_ms, admission, admission.point.late),
-        state_rows=None if outcome is None else outcome.state_rows,
-        meets_all=None if outcome is None else outcome.meets_all,
-    )
+    return CurvePointAnswer.of(outcome, **_effect(bound_ms, admission, admission.point.late))
 
 
 _DAY_US = 86_400_000_000
@@ -283,34 +276,19 @@ def get_preview(which: WhichStream, service: TheService, bound_ms: _BoundMs) -> 
 
 
 def _unknown(job: str, stream: str, bound_ms: int, what_if: WhatIf) -> Preview:
-    return Preview(
+    return Preview.of(
+        None,
         job=job,
         stream=stream,
         bound_ms=bound_ms,
         horizon_ms=what_if.horizon_ms,
         rows=0,
         late=0,
-        late_a_day=None,
-        completeness_ppm=None,
-        completeness_min_ppm=None,
-        completeness_max_ppm=None,
         beyond_evidence=False,
-        latency_base_ms=None,
-        latency_wall_ms=None,
-        latency_at_least_ms=None,
         latency_unknown="NoWindows",
         windows_emitted=0,
-        meets_all=None,
-        state_rows=None,
-        state_bytes=None,
-        windows_closing=None,
-        stands_still_ms=None,
-        meets_target=None,
-        meets_latency_cap=None,
-        meets_state_cap=None,
         text="nothing is known about the rows of this stream yet: there are no reports",
         notes=[],
-        transition=None,
     )
 
 

@@ -228,13 +228,11 @@ def get_lost(
     values = losses(counted)
     named = [each for each in values if not each.other]
     shown = named[:limit] + [each for each in values if each.other]
-    return LostAnswer(
+    return LostAnswer.of(
+        found,
         job=which.job,
         stream=which.stream,
-        dimension=None if found is None else found.dimension,
         dimensions=[*dimensions],
-        from_us=None if found is None else found.from_us,
-        to_us=None if found is None else found.to_us,
         counted=None if found is None else reached,
         total=totals_of(counted.total),
         values=shown,

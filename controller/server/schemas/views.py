@@ -215,12 +215,8 @@ def _notified(state: StreamState, destinations: Mapping[str, Destination]) -> No
 
 def _late(state: StreamState) -> LateStatus:
     policy, said = state.policy.value.late, state.late
-    return LateStatus(
-        policy=policy,
-        in_force=None if said is None else said.in_force,
-        choices=[] if said is None else list(said.choices),
-        text=late_text(policy, said),
-    )
+    choices = [] if said is None else list(said.choices)
+    return LateStatus.of(said, policy=policy, choices=choices, text=late_text(policy, said))
 
 
 def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal, cast
@@ -143,18 +143,20 @@ class Delivery:
         """Bring the alarms up to date and return by stream the notifications that are due."""
         # What another replica, or this one before a restart, has notified of a stream that is new here.
         new = [number for number, lease in checked.leases.items() if self._under.get(number) != lease]
-        remembered: list[NotifiedAlert] = []
+        remembered: dict[int, dict[Key, Alarm]] = {}
         if new:
             with self._database.read() as session:
-                since_us = checked.at_us - _REMEMBERED_US
-                remembered = list(notified_alerts(session, new, since_us, self._name))
+                remembered = _remembered(session, new, checked.at_us - _REMEMBERED_US, self._name)
         self._under = dict(checked.leases)
+        # The end of what a deleted stream's alerts began is still to be notified.
         deleted = [
             number
             for number, alarms in self._alarms.items()
             if alarms and _stream_of(alarms) not in checked.names
         ]
-        self._take_over(new, deleted, remembered)
+        # Streams that another replica decides by now are forgotten.
+        kept = {number: self._alarms.get(number, {}) for number in (*self._under, *deleted)}
+        self._alarms = {**kept, **remembered}
         active: dict[int, list[ActiveAlert]] = {number: [] for number in deleted}
         for number, alerts in checked.active.items():
             active[number] = [one for one in alerts if self._takes(dict(one.labels))]
@@ -164,27 +166,6 @@ class Delivery:
                 self._alarms[number], some, checked.at_us, self._repeat_us
             )
         return {number: some for number, some in notifications.items() if some}
-
-    def _take_over(
-        self, new: Iterable[int], deleted: Iterable[int], remembered: Iterable[NotifiedAlert]
-    ) -> None:
-        """Forget the streams that another replica decides by now, and continue those that are new here.
-
-        The end of what a deleted stream's alerts began is still to be notified.
-        """
-        self._alarms = {number: self._alarms.get(number, {}) for number in (*self._under, *deleted)}
-        for number in new:
-            self._alarms[number] = {}
-        for alarm in remembered:
-            labels = dict(alarm.labels)
-            alert = _BY_NAME.get((labels["alertname"], labels["severity"]))
-            if alert is not None:
-                self._alarms[alarm.stream_id][alarm.labels] = Alarm(
-                    active=ActiveAlert(alert, alarm.labels, alarm.value),
-                    since_us=alarm.starts_us,
-                    starts_us=alarm.starts_us,
-                    notified_us=alarm.notified_us,
-                )
 
     def _remember(
         self, notifications: Iterable[Notification], of_stream: Mapping[Key, int], now_us: int
@@ -205,18 +186,19 @@ class Delivery:
 
     def _write(self, stream_id: int, some: Iterable[Notification], now_us: int) -> None:
         with self._database.write() as session:
+            if lock_by_id(session, stream_id) is None:
+                return  # it was deleted meanwhile
             for notification in some:
                 alarm = notification.alarm
-                notified = NotifiedAlert(
-                    stream_id=stream_id,
-                    labels=notification.key,
-                    starts_us=alarm.starts_us or now_us,
-                    notified_us=now_us,
-                    value=alarm.active.value,
-                    destination=self._name,
-                )
-                kind = FIRING if notification.status == "firing" else RESOLVED
-                write_notified(session, notified, kind=kind, summary=alarm.active.summary)
+                notified = {
+                    "labels": dict(notification.key),
+                    "starts_us": alarm.starts_us or now_us,
+                    "value": alarm.active.value,
+                    "destination": self._name,
+                }
+                kind = _FIRING if notification.status == "firing" else _RESOLVED
+                reason, after = alarm.active.summary, json.dumps(notified)
+                add_event(session, stream_id, now_us, kind=kind, reason=reason, after=after)
             session.flush()
             confirm(session, stream_id, self._under[stream_id])
 
@@ -231,81 +213,39 @@ def _stream_of(alarms: Mapping[Key, Alarm]) -> tuple[str, str]:
     return labels["spark_job"], labels["stream"]
 
 
-FIRING: Literal["AlertFiring"] = "AlertFiring"
-RESOLVED: Literal["AlertResolved"] = "AlertResolved"
+_FIRING: Literal["AlertFiring"] = "AlertFiring"
+_RESOLVED: Literal["AlertResolved"] = "AlertResolved"
 """Kinds of events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifiedAlert:
-    """An alert whose beginning was notified and whose end was not."""
-
-    stream_id: int
-    """Of which stream."""
-    labels: tuple[tuple[str, str], ...]
-    """All its labels, by name."""
-    starts_us: int
-    """When it began to fire."""
-    notified_us: int
-    """When it was last notified."""
-    value: str
-    """What it was about, for people."""
-    destination: str
-    """Name of the destination that was notified."""
-
-
-def write_notified(
-    session: Session, notified: NotifiedAlert, *, kind: Literal["AlertFiring", "AlertResolved"], summary: str
-) -> None:
-    """Write down that an alert was notified, at ``notified.notified_us``, unless its stream was deleted meanwhile."""
-    if lock_by_id(session, notified.stream_id) is None:
-        return
-    add_event(
-        session,
-        notified.stream_id,
-        notified.notified_us,
-        kind=kind,
-        reason=summary,
-        after=json.dumps(
-            {
-                "labels": dict(notified.labels),
-                "starts_us": notified.starts_us,
-                "value": notified.value,
-                "destination": notified.destination,
-            }
-        ),
-    )
-
-
-def notified_alerts(
+def _remembered(
     session: Session, stream_ids: Collection[int], since_us: int, destination: str
-) -> Iterator[NotifiedAlert]:
-    """Return the alerts of streams whose beginning a destination was notified of since then, and not of their end."""
+) -> dict[int, dict[Key, Alarm]]:
+    """Return by stream the alarms of whose beginning a destination was notified since then, and not of their end."""
     rows = session.execute(
         select(EventRow.stream_id, EventRow.kind, EventRow.after, EventRow.at_us, EventRow.last_us)
         .where(
             EventRow.stream_id.in_(stream_ids),
-            EventRow.kind.in_((FIRING, RESOLVED)),
+            EventRow.kind.in_((_FIRING, _RESOLVED)),
             EventRow.at_us >= since_us,
         )
         .order_by(EventRow.id)
     )
-    newest: dict[tuple[int, tuple[tuple[str, str], ...]], NotifiedAlert | None] = {}
+    alarms: dict[int, dict[Key, Alarm]] = {stream_id: {} for stream_id in stream_ids}
     for stream_id, kind, after, at_us, last_us in rows:
-        fields = json.loads(cast("str", after))
-        if fields["destination"] != destination:
+        notified = json.loads(cast("str", after))
+        labels, starts_us = notified["labels"], notified["starts_us"]
+        alert = _BY_NAME.get((labels["alertname"], labels["severity"]))
+        if notified["destination"] != destination or alert is None:
             continue
-        labels = tuple(sorted(fields["labels"].items()))
-        newest[stream_id, labels] = (
-            NotifiedAlert(
-                stream_id=stream_id,
-                labels=labels,
-                starts_us=fields["starts_us"],
+        key = tuple(sorted(labels.items()))
+        if kind == _RESOLVED:
+            alarms[stream_id].pop(key, None)
+        else:
+            alarms[stream_id][key] = Alarm(
+                active=ActiveAlert(alert, key, notified["value"]),
+                since_us=starts_us,
+                starts_us=starts_us,
                 notified_us=last_us or at_us,
-                value=fields["value"],
-                destination=destination,
             )
-            if kind == FIRING
-            else None
-        )
-    return (alarm for alarm in newest.values() if alarm is not None)
+    return alarms

@@ -14,7 +14,6 @@ from tidemark.controller.base.db.tables import PartitionRow, PublishedRow, Repor
 from tidemark.controller.evidence.rollups import (
     Rollup,
     Span,
-    Sums,
     needs_of,
     partition_needs_in,
     rollups_in,
@@ -29,7 +28,8 @@ from tidemark.models.evidence.slots import Slots, edge_us
 MAX_MINUTES = 90
 """Maximum slots of a minute in a map: longer spans are read by ten minutes, a tenth of the work."""
 
-_SHARES_PPM = (500_000, 900_000)
+_SHARES_PPM = {"need_p50_ms": 500_000, "need_p90_ms": 900_000}
+_COUNTED = ("rows", "pairs", "late_min", "late_max", "unjudged_rows", "future_rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,49 +44,31 @@ class SlotCells:
     """For each, the number of (row, key) pairs with a known need."""
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsOfSlot:
-    """What the rows of one slot needed, in milliseconds. None is unknown."""
-
-    p50_ms: int | None = None
-    p90_ms: int | None = None
-    target_ms: int | None = None
-    """The need of the requested share."""
-    max_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotFacts:
-    """Sums of the batches of one slot, the bounds of its newest one, and what their rows needed."""
-
-    sums: Sums
-    bound_ms: int
-    effective_bound_ms: int | None
-    needs: NeedsOfSlot
-
-
-def history_by_slot(session: Session, stream_id: int, slots: Slots, share_ppm: int) -> dict[int, SlotFacts]:
-    """Return what batches add up to and what their rows needed, by the start of their slot, as far as it has any."""
+def history_by_slot(
+    session: Session, stream_id: int, slots: Slots, share_ppm: int
+) -> dict[int, dict[str, int | None]]:
+    """Return what is known of each slot that has batches, by its start and then by the fields of ``HistorySlot``."""
     by_slot: dict[int, list[Rollup]] = {}
     for part in rollups_in(session, Span(stream_id, slots.from_us, slots.until_us), slots.width_us):
         by_slot.setdefault(edge_us(part.slot_us, slots.width_us), []).append(part)
     return {slot_us: _facts(session, parts, share_ppm) for slot_us, parts in by_slot.items()}
 
 
-def _facts(session: Session, parts: Sequence[Rollup], share_ppm: int) -> SlotFacts:
+def _facts(session: Session, parts: Sequence[Rollup], share_ppm: int) -> dict[str, int | None]:
     newest = max(reversed(parts), key=lambda part: part.newest_us)
     sums = sums_of(parts)
     assert sums is not None, "a rollup has a batch"
     bound_ms = newest.effective_bound_ms
     if newest.report_id is not None:
         bound_ms = effective_bound_of(session, session.get_one(ReportRow, newest.report_id))
-    return SlotFacts(sums, newest.bound_ms, bound_ms, _needs(needs_of(parts), share_ppm))
-
-
-def _needs(needs: Sketch, share_ppm: int) -> NeedsOfSlot:
-    if not needs.weight:
-        return NeedsOfSlot()
-    return NeedsOfSlot(*(_need_ms(needs, share) for share in (*_SHARES_PPM, share_ppm, PPM)))
+    needs = needs_of(parts)
+    shares = {**_SHARES_PPM, "need_target_ms": share_ppm, "need_max_ms": PPM}
+    return {
+        **{name: sums.sums[name] for name in _COUNTED},
+        "in_use_bound_ms": newest.bound_ms,
+        "effective_bound_ms": bound_ms,
+        **{name: _need_ms(needs, share) for name, share in shares.items()},
+    }
 
 
 def _need_ms(needs: Sketch, share_ppm: int) -> int | None:

@@ -21,9 +21,9 @@ from tidemark.models.protocol.messages import Acknowledgement, BoundAnswer, Repo
 from tidemark.spark_jobs.core.bound import BoundCache, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.watch import BoundWatch
-from tidemark.spark_jobs.core.wishes import read_settings
 
 from support.controller_app import STREAM, Controller
+from support.job_settings import read_settings
 from support.other_releases import DOCUMENT, OtherRelease, with_unknown, without_optional
 from support.patience import PATIENCE_S
 from support.policies import at_once

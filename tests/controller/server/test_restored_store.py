@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -99,7 +99,8 @@ def test_a_job_that_watches_gets_the_bound_of_a_restored_store_under_a_number_it
     """Backup at generation 1; the job takes generation 3; restored; an operator widens until generation 3 again."""
     old, new = tmp_path / "old.db", tmp_path / "new.db"
     client = Reached()
-    watch = BoundWatch(client, "job", "stream", BoundCache(tmp_path / "bounds"), wait_s=30.0)
+    asked = cast("ControllerClient", client)
+    watch = BoundWatch(asked, "job", "stream", BoundCache(tmp_path / "bounds"), wait_s=30.0)
     watch.start()
     try:
         with running(old) as controller, reached(controller, client):

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.spark_jobs.attach.names import place_of, stream_name
-from tidemark.spark_jobs.core.wishes import read_settings
+
+from support.job_settings import read_settings
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from tidemark.spark_jobs.core.bound import (
 )
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.settings import SETTINGS, JobSettings
-from tidemark.spark_jobs.core.wishes import read_settings
+
+from support.job_settings import read_settings
 
 ANSWER = BoundAnswer(
     job="a/b", stream="s", mode="OnRestart", generation=4, bound_ms=12_300, reason="certified"

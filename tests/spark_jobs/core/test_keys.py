@@ -11,7 +11,9 @@ from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.core.client import TOKEN_FILE_KEY
 from tidemark.spark_jobs.core.settings import SETTINGS, unknown_keys
 from tidemark.spark_jobs.core.tap import TAP_KEY
-from tidemark.spark_jobs.core.wishes import Wishes, read_settings
+from tidemark.spark_jobs.core.wishes import Wishes
+
+from support.job_settings import read_settings
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -19,9 +20,9 @@ from tidemark.spark_jobs.core.client import (
     TokenRejected,
 )
 from tidemark.spark_jobs.core.watch import BoundWatch, watch_of
-from tidemark.spark_jobs.core.wishes import read_settings
 
 from support.bound_server import BoundServer
+from support.job_settings import read_settings
 from support.patience import PATIENCE_S, until
 
 FIRST = BoundAnswer(job="j", stream="s", mode="Restart", generation=1, bound_ms=1_000, reason="r")
@@ -65,7 +66,7 @@ class Script:
     def run(self, folder: Path, cache: BoundCache | None = None) -> BoundWatch:
         """Let the watch get all lines, each pause as long as it may be, and return it when it has ended."""
         self.watch_ = BoundWatch(
-            self,
+            cast("ControllerClient", self),
             "j",
             "s",
             cache or BoundCache(folder),

@@ -20,7 +20,6 @@ from tidemark.spark_jobs.core.binding import Binding
 from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.core.client import LedgerGaps
 from tidemark.spark_jobs.core.tap import Tap
-from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.late.late_rows import FutureRowTreatment, LateRule
 from tidemark.spark_jobs.late.missing_reports import MissingReports
 from tidemark.spark_jobs.late.origin import Origin
@@ -30,6 +29,7 @@ from tidemark.spark_jobs.live.future_rows import FutureRowRule
 from tidemark.spark_jobs.spark.checkpoint import HadoopFiles
 
 from support.controller_app import Controller
+from support.job_settings import read_settings
 from support.late_streams import CLOSING_ID, input_pairs, late_by_batch, main_pairs
 from support.live_operators import windows
 from support.live_streams import Input, LiveJob, trailing_batches

@@ -18,6 +18,7 @@ from tidemark.spark_jobs.live.live_plan import live_of
 from support.faults import Survived
 from support.live_faults import FaultyQueries, LiveJob, Logged, files, logged_batches, steady, until
 from support.live_streams import work_off_all
+from support.metrics import metric_at
 from support.patience import PATIENCE_S
 from support.spark_streams import write_batch
 
@@ -227,7 +228,7 @@ def test_a_controller_that_is_killed_leaves_its_envelope_in_force_and_loses_no_r
         )
         assert missing == []
         assert status["completeness"]["exact"] is True
-        assert back.get_metric("tidemark_dropped_reports") == 0
+        assert metric_at(back.url, "tidemark_dropped_reports") == 0
     finally:
         query.stop()
         assert flush(60)

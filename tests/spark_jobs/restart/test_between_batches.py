@@ -12,7 +12,7 @@ from unittest.mock import MagicMock, call
 
 import pytest
 
-from tidemark.spark_jobs.restart.between_batches import _SparkGate, end_between_batches, gate_of
+from tidemark.spark_jobs.restart.between_batches import Gate, end_between_batches, gate_of
 
 from support.patience import PATIENCE_S, until
 
@@ -75,7 +75,7 @@ def _end(query: FakeQuery, gate: FakeGate | None, patience_s: float = 10.0) -> t
     ended = end_between_batches(
         cast("StreamingQuery", query),
         patience_s,
-        gate=lambda _: gate,
+        gate=lambda _: cast("Gate | None", gate),
         sleep=sleep,
         monotonic=lambda: now_s[0],
     )
@@ -110,13 +110,13 @@ def test_a_query_that_has_ended_by_itself_is_not_waited_for() -> None:
 
 def _spark_gate(
     active: list[bool], queued: list[bool] | None = None, *, runs: bool = True
-) -> tuple[_SparkGate, MagicMock]:
+) -> tuple[Gate, MagicMock]:
     """Return the gate of a query in Java whose trigger is active check by check, and that query."""
     execution = MagicMock()
     execution.status.return_value.isTriggerActive.side_effect = active
     execution.awaitProgressLock.return_value.hasQueuedThreads.side_effect = queued or []
     execution.state.return_value.compareAndSet.return_value = runs
-    return _SparkGate(execution, (MagicMock(), MagicMock()), MagicMock(), lambda _: None), execution
+    return Gate(execution, (MagicMock(), MagicMock()), MagicMock(), lambda _: None), execution
 
 
 def test_the_gate_closes_while_no_trigger_is_active_and_its_lock_is_held() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from tidemark.models.protocol.messages import BoundAnswer
 from tidemark.spark_jobs.core.bound import BoundCache, Choice, ChosenBound, OwnBounds
-from tidemark.spark_jobs.core.wishes import read_settings
 from tidemark.spark_jobs.restart.restart_rule import Change, DueChange, ProvenBounds, RestartRule, change_of
+
+from support.job_settings import read_settings
 
 COOLDOWN_S = 300.0
 WIDER = Change(job="j", stream="s", before_ms=5_000, bound_ms=9_000, generation=4, pin=None)

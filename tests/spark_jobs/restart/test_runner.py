@@ -15,8 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.protocol.messages import BoundAnswer, Mode, Pin
 from tidemark.spark_jobs.core.bound import Choice, ChosenBound, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient, ControllerUnavailable
-from tidemark.spark_jobs.core.wishes import read_settings
+from tidemark.spark_jobs.core.watch import BoundWatch
 from tidemark.spark_jobs.restart.runner import EXIT_NEW_BOUND, AdaptiveQuery, Parts
+
+from support.job_settings import read_settings
 
 OWN_MS = 60_000
 COOLDOWN_S = 300.0
@@ -145,7 +147,7 @@ class World:
 
     def runner(self, **options: Any) -> AdaptiveQuery:
         parts = Parts(
-            watch=lambda _: FakeWatch(self),
+            watch=lambda _: cast("BoundWatch", FakeWatch(self)),
             end=self.end,
             clock_us=self.clock_us,
             monotonic=lambda: self.now_s,
@@ -179,10 +181,6 @@ class FakeWatch:
     @property
     def latest(self) -> BoundAnswer | None:
         return self.world.answer
-
-    @property
-    def last_contact_us(self) -> int | None:
-        return self.world.clock_us()
 
     def start(self) -> None:
         """Nothing to begin."""
@@ -487,9 +485,9 @@ def test_only_streams_that_can_be_moved_are_watched(world: World) -> None:
         choose(world.folder, "pinned", cast("ControllerClient", world), "Off")
         return world.build()
 
-    def watch(choice: Choice) -> FakeWatch:
+    def watch(choice: Choice) -> BoundWatch:
         watched.append(choice)
-        return FakeWatch(world)
+        return cast("BoundWatch", FakeWatch(world))
 
     world.at(5, world.finish)
     AdaptiveQuery(build, parts=Parts(watch=watch, end=world.end)).run()

@@ -18,7 +18,14 @@ from tidemark.controller.control.gates.gate_keeper import GateQuestion, Reply, a
 from support.prometheus import running_prometheus
 from support.webhook import Webhook, running_webhook
 
-QUESTION = GateQuestion("gate", "publish", {"job": 'a "b" \\ é', "stream": "s", "to_bound_ms": 7})
+QUESTION = GateQuestion(
+    stream_id=1,
+    rollout_id=1,
+    bound_ms=7,
+    gate="gate",
+    phase="publish",
+    rollout={"job": 'a "b" \\ é', "stream": "s", "to_bound_ms": 7},
+)
 
 
 @pytest.fixture
