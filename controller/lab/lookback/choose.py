@@ -21,13 +21,15 @@ import numpy as np
 from tidemark.models.base.confidence import interval_ppm
 from tidemark.models.base.operators import Int64s
 from tidemark.models.base.target import PPM
-from tidemark.models.evidence.events import BOUNDS, Overdispersion
+from tidemark.models.evidence.events import Overdispersion
 
 _NEED_BITS = 20
 _MOST_NEED = 2**_NEED_BITS - 1
 """A need beyond it counts as this: two years of minutes."""
 _MOST_CELLS = 2_000_000
 """Pairs of a run and a need that are counted; they take 16 bytes each, and some times as many while they are added."""
+_AGES = 16
+"""Look-backs at which it is counted how unevenly late rows come; each takes a number for each run."""
 _UNSETTLED = 0.1
 """Part of the budget that may still be missing of a period that counts.
 
@@ -54,7 +56,7 @@ class Cells:
             self.counts()
             if self._merged > _MOST_CELLS:
                 raise ValueError(
-                    f"more than {_MOST_CELLS:,} pairs of a run and a period: take a longer --every"
+                    f"more than {_MOST_CELLS:,} pairs of a run and a period: a longer --every has fewer"
                 )
 
     def counts(self) -> tuple[Int64s, Int64s, Int64s]:
@@ -120,7 +122,7 @@ class LoadHistory:
 
     def rows_per_event(self, target_ppm: int) -> float:
         """Return how many rows share their fate, of a run or of a period, whichever is more."""
-        ages = np.unique(np.geomspace(1, self.reach + 1, BOUNDS).astype(np.int64)) - 1
+        ages = np.unique(np.geomspace(1, self.reach + 1, _AGES).astype(np.int64)) - 1
         sizes = []
         # The last runs see only late rows of these periods, and the first ones lack them: so they count together.
         for group in ((self.run - self.first) % (self.end - self.first), self.run - self.need):

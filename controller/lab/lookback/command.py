@@ -95,18 +95,13 @@ def lookback(
         asked = {"event_time": event_time, "loaded_at": loaded_at, "every_us": every_us, "at_us": at_us}
         asked |= {"target_ppm": target_ppm, "confidence_ppm": confidence_ppm}
         counted = {"rows": history.total, "periods": history.end - history.first}
-        out = {
-            "rows_before_first_load": history.before,
-            "rows_of_newest_periods": history.newest,
-            "notes": notes,
-        }
-        readings = {name: asdict(found) for name, found in answer.readings.items()}
-        write(asked | answer._asdict() | {"readings": readings} | counted | out, output)
+        out = {"rows_before_first_load": history.before, "rows_of_newest_periods": history.newest}
+        readings = {"readings": {name: asdict(found) for name, found in answer.readings.items()}}
+        write(asked | answer._asdict() | readings | counted | out | {"notes": notes}, output)
     elif output == "table":
         _show(answer, history, notes, every_us, at_us)
     elif back is not None:
-        how = f"tidemark lookback --target {target} --every {every} --at {at}"
-        kept = f"{_kept(answer.readings[_upto(back)])}: {how}"
+        kept = f"{_kept(answer.readings[_upto(back)])}: --target {target} --every {every} --at {at}"
         more = {"dbt": back, "sqlmesh": f", lookback {back - 1}" if back > 1 else ""}
         unit_name = units[every_us // MICROSECONDS["m"]]
         click.echo(_CONFIGURATION[output].format(kept=kept, event_time=event_time, unit=unit_name, **more))
@@ -138,6 +133,10 @@ def _notes(times: TwoTimes, target_ppm: int, *, skip_nulls: bool) -> list[str]:
                 "dbt and SQLMesh too: make it UTC in the table or in a view"
             )
         notes.append(f"note: {early}; they count as loaded at once")
+    if times.only_days:
+        notes.append(
+            f"note: all of {times.columns.arrival!r} are midnights; if these are the days of loads, add 1"
+        )
     zone = "has times without a zone; they were taken as UTC, as dbt and SQLMesh take them"
     return notes + [f"note: {name!r} {zone}" for name in times.without_zone]
 
@@ -148,9 +147,7 @@ def _too_few(cells: Cells, times: TwoTimes, every: str) -> str:
     loads, periods = int(np.ptp(run)) + 1, int(np.ptp(run - need)) + 1
     way_out = f"take rows of a longer time, or a shorter --every unless {event_time!r} is a date"
     if loads < periods / 2:
-        way_out = (
-            f"a full refresh or a copy sets {loaded_at!r} anew: take the table that has when a row first came"
-        )
+        way_out = f"a full refresh or a copy sets {loaded_at!r} anew: take one that has when rows first came"
     return (
         f"{plural(times.rows, 'row')} of {plural(periods, 'period')} of {every} by {event_time!r}, loaded in {loads} "
         f"by {loaded_at!r}: fewer than two began after the first load and have all their rows; {way_out}"
@@ -164,9 +161,7 @@ def _answer(history: LoadHistory, target_ppm: int, confidence_ppm: int | None, e
     back = smallest(history, needed)
     of_table = smallest(history, needed_rank(history.total, target_ppm, None))
     about = next((each for each in (back, of_table) if each is not None), history.reach)
-    reason = (
-        f"not even a look-back of {history.reach} keeps enough, and of a longer one these rows cannot tell"
-    )
+    reason = f"not even a look-back of {history.reach} keeps enough, and these rows tell of no longer one"
     if needed is None:
         reason = lack_of_evidence(history.total, per_event, target_ppm, likely)
     elif back is not None:
@@ -176,17 +171,14 @@ def _answer(history: LoadHistory, target_ppm: int, confidence_ppm: int | None, e
     sets: dict[str, Sequence[int]] = {}
     if back is not None and back > 1:
         sets = {"cheapest": (0, 1, back), "cheapest at target": cheapest(history, target_ppm, back)}
-    readings = {
-        name: reading(history, periods, per_event, likely) for name, periods in (shown | sets).items()
-    }
+    readings = {name: reading(history, which, per_event, likely) for name, which in (shown | sets).items()}
     middle = (history.first + history.end) // 2
     halves = (history.between(history.first, middle), history.between(middle, history.end))
     trend = "not known, as half of the periods have no rows"
     if all(half.total for half in halves):
         # What has changed is no doubt about a half, so that each has its own events.
-        older, newer = (
-            reading(half, range(about + 1), half.rows_per_event(target_ppm), likely) for half in halves
-        )
+        sizes = [half.rows_per_event(target_ppm) for half in halves]
+        older, newer = map(reading, halves, [range(about + 1)] * 2, sizes, [likely] * 2)
         change = "it gets worse" if (older.min_ppm or 0) > (newer.max_ppm or 0) else "no change beyond chance"
         change = "it gets better" if (newer.min_ppm or 0) > (older.max_ppm or 0) else change
         alone = [smallest(half, needed_rank(half.total, target_ppm, None)) for half in halves]
@@ -208,14 +200,12 @@ def _kept(found: Reading) -> str:
 
 def _show(answer: _Answer, history: LoadHistory, notes: list[str], every_us: int, at_us: int) -> None:
     first, end = (utc_text(period * every_us) for period in (history.first, history.end))
-    before = [f"left out: {plural(history.before, 'row')} of periods before the first load"] * bool(
-        history.before
-    )
-    of = f"the newest {plural(history.reach + 1, 'period')}, as more are to come"
+    newest = f"{plural(history.newest, 'row')} of the newest {plural(history.reach + 1, 'period')}"
     rows, periods = plural(history.total, "row"), plural(history.end - history.first, "period")
     start = f"runs start {format_duration(at_us)} after the end of one"
     span = f"{rows}, {periods} of {format_duration(every_us)} from {first} to {end}; {start}"
-    for line in (*notes, *before, f"left out: {plural(history.newest, 'row')} of {of}", span):
+    before = f"left out: {plural(history.before, 'row')} of periods before the first load"
+    for line in (*notes, before, f"left out: {newest}, as more are to come", span):
         say(line)
     shown = []
     for name, found in answer.readings.items():
@@ -225,9 +215,8 @@ def _show(answer: _Answer, history: LoadHistory, notes: list[str], every_us: int
     show_table(columns, shown, figures=True)
     back, of_table = answer.look_back, answer.look_back_of_this_table
     if back is not None:
-        say(
-            f"look-back {back} {_kept(answer.readings[_upto(back)])}: dbt lookback {back}, SQLMesh {max(back - 1, 0)}"
-        )
+        written = f"dbt lookback {back}, SQLMesh {max(back - 1, 0)}"
+        say(f"look-back {back} {_kept(answer.readings[_upto(back)])}: {written}")
         for name in ("cheapest", "cheapest at target"):
             if name in answer.readings:
                 say(f"{name}: periods {', '.join(map(str, answer.readings[name].periods))}")

@@ -21,6 +21,7 @@ from tidemark.controller.base.store_url import shown_url, url_of
 from tidemark.controller.lab.traces.format import TraceError, one_line
 from tidemark.controller.lab.traces.from_files import Columns, Format, Part, part_of, parts_of_files
 from tidemark.controller.lab.traces.messages import times_us
+from tidemark.models.base.duration import MICROSECONDS
 from tidemark.models.base.operators import Int64s
 
 _ROWS = 50_000
@@ -40,6 +41,8 @@ class TwoTimes:
     """Rows that were loaded before their event."""
     early_s: float = 0.0
     """By how much, all together, in seconds."""
+    only_days: bool = True
+    """Whether no row was loaded within a day."""
     nulls: Counter[str] = field(default_factory=Counter)
     """Rows without a time, by column."""
     without_zone: dict[str, None] = field(default_factory=dict)
@@ -61,6 +64,7 @@ class TwoTimes:
             event_us, loaded_us = both[0][0][valid], both[1][0][valid]
             ahead_us = (event_us - loaded_us)[event_us > loaded_us + self.tolerance_us]
             self.rows += len(event_us)
+            self.only_days &= not bool((loaded_us % MICROSECONDS["d"]).any())
             self.early += len(ahead_us)
             self.early_s += float(ahead_us.sum(dtype=float)) / 1e6
             yield event_us, loaded_us

@@ -161,5 +161,8 @@ def test_cells_add_up_in_any_parts_and_their_number_is_limited(monkeypatch: pyte
     assert [each.tolist() for each in parts.counts()] == [each.tolist() for each in whole.counts()]
 
     monkeypatch.setattr("tidemark.controller.lab.lookback.choose._MOST_CELLS", 40)
-    with pytest.raises(ValueError, match="more than 40 pairs of a run and a period: take a longer --every"):
+    with pytest.raises(
+        ValueError,
+        match="more than 40 pairs of a run and a period: a longer --every has fewer",
+    ):
         Cells(DAY, 0).add(*rows)

@@ -281,6 +281,14 @@ def test_a_null_is_refused_with_its_column_or_left_out(tmp_path: Path) -> None:
     assert document(holes, "--skip-nulls")["notes"] == ["left out: column 'loaded_at' is null in 2 rows"]
 
 
+def test_dates_of_loads_are_no_times_of_loads(tmp_path: Path) -> None:
+    """What is loaded in the course of a day is not there for a run at its beginning."""
+    event, loaded = times()
+    days = save(tmp_path / "days.parquet", event, -(-loaded // DAY) * DAY)
+    note = "note: all of 'loaded_at' are midnights; if these are the days of loads, add 1"
+    assert document(days, "--target", "95%")["notes"] == [note]
+
+
 def test_one_period_tells_nothing(tmp_path: Path) -> None:
     event, _ = times(days=1)
     line = lookback.refused(save(tmp_path / "day.parquet", event, event + SECOND), *BOTH)
@@ -295,7 +303,7 @@ def test_a_table_that_was_loaded_at_once_says_nothing_of_delays(tmp_path: Path) 
     event, _ = times()
     copied = save(tmp_path / "copied.parquet", event, np.full_like(event, event[-1] + DAY))
     assert lookback.refused(copied, *BOTH).endswith(
-        "a full refresh or a copy sets 'loaded_at' anew: take the table that has when a row first came"
+        "a full refresh or a copy sets 'loaded_at' anew: take one that has when rows first came"
     )
 
 
