@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -13,10 +13,11 @@ from tidemark.controller.base.clock import utc_text
 from tidemark.controller.lab.lookback.choose import Cells, LoadHistory, Reading, cheapest, reading, smallest
 from tidemark.controller.lab.lookback.sources import TwoTimes, parts_of
 from tidemark.controller.lab.progress import progress
-from tidemark.controller.lab.traces.from_files import Columns, Format
+from tidemark.controller.lab.traces.from_files import Columns
+from tidemark.controller.lab.traces.from_files import Format as FileFormat
 from tidemark.controller.lab.traces.messages import Unit
 from tidemark.controller.tools.cli.options import confidence_of, duration_of
-from tidemark.controller.tools.cli.run import errors_in_one_line, write
+from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.controller.tools.cli.shape import fail_request
 from tidemark.controller.tools.cli.show import percent, say
 from tidemark.controller.tools.cli.show import table as show_table
@@ -64,9 +65,10 @@ def lookback(
     confidence: str,
     table: str | None,
     unit: Unit | None,
-    file_format: Format | None,
+    file_format: FileFormat | None,
     skip_nulls: bool,
-    output: Any,
+    tool: str | None,
+    output: Format,
 ) -> None:
     """Show how far back each run must read again."""
     with errors_in_one_line():
@@ -76,9 +78,11 @@ def lookback(
             raise ValueError("--every must be at least a minute, and --at at least 0 and shorter than it")
         if event_time == loaded_at:
             raise ValueError(f"--event-time and --loaded-at are the same column, {loaded_at!r}")
-        units = _UNITS.get(output, {every_us // MICROSECONDS["m"]: ""})
+        units = _UNITS.get(tool or "", {every_us // MICROSECONDS["m"]: ""})
         if every_us / MICROSECONDS["m"] not in units:
-            raise ValueError(f"-o {output} has no unit of {every!r}, only {', '.join(units.values())}")
+            raise ValueError(f"{tool} has no unit of {every!r}, only {', '.join(units.values())}")
+        if tool is not None and output != "table":
+            raise ValueError(f"--for {tool} goes without -o {output}")
         times = TwoTimes(Columns(event_time=event_time, arrival=loaded_at, unit=unit), every_us // _TOLERATED)
         cells = Cells(every_us, at_us)
         with progress() as progressed:
@@ -91,20 +95,20 @@ def lookback(
             raise ValueError(_too_few(cells, times, every))
         answer = _answer(history, target_ppm, confidence_ppm, every_us)
     back = answer.look_back
-    if output in {"json", "yaml"}:
+    if output != "table":
         asked = {"event_time": event_time, "loaded_at": loaded_at, "every_us": every_us, "at_us": at_us}
         asked |= {"target_ppm": target_ppm, "confidence_ppm": confidence_ppm}
         counted = {"rows": history.total, "periods": history.end - history.first}
         out = {"rows_before_first_load": history.before, "rows_of_newest_periods": history.newest}
         readings = {"readings": {name: asdict(found) for name, found in answer.readings.items()}}
         write(asked | answer._asdict() | readings | counted | out | {"notes": notes}, output)
-    elif output == "table":
+    elif tool is None:
         _show(answer, history, notes, every_us, at_us)
     elif back is not None:
         kept = f"{_kept(answer.readings[_upto(back)])}: --target {target} --every {every} --at {at}"
         more = {"dbt": back, "sqlmesh": f", lookback {back - 1}" if back > 1 else ""}
         unit_name = units[every_us // MICROSECONDS["m"]]
-        click.echo(_CONFIGURATION[output].format(kept=kept, event_time=event_time, unit=unit_name, **more))
+        click.echo(_CONFIGURATION[tool].format(kept=kept, event_time=event_time, unit=unit_name, **more))
     if back is None:
         fail_request(f"the look-back is not known: {answer.reason}")
 

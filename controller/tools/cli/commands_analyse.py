@@ -48,7 +48,7 @@ curve -> lab.curve.command:curve itself extra=trace
   - --plot flag: Draw the late rows by bound under the table, in the terminal.
   + URL TOKEN_FILE
 
-lookback -> lab.lookback.command:lookback plain extra=trace
+lookback -> lab.lookback.command:lookback itself extra=trace
   Show how far back each batch run must read again, for a table with both times.
 
   It shows the smallest look-back that keeps the target, the sets of periods that cost least, what each keeps and costs,
@@ -65,7 +65,7 @@ lookback -> lab.lookback.command:lookback plain extra=trace
   - --unit s|ms|us|ns: Unit of times that are numbers.
   - --format file_format parquet|json|csv: Format of the files. Default: by their names; CSV for standard input.
   - --skip-nulls flag: Leave out rows with a null instead of rejecting them.
-  - --output -o table|json|yaml|dbt|sqlmesh = table: How to print: for people, for programs, or as configuration.
+  - --for tool dbt|sqlmesh: Print the configuration of this tool instead.
 
 backtest -> lab.backtest.command:backtest itself extra=trace
   Replay traces under policies and compare the policies, or try a target on a stream.

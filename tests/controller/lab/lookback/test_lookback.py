@@ -112,7 +112,7 @@ def test_a_run_that_starts_hours_after_midnight_needs_less(tmp_path: Path) -> No
 
 def test_dbt_gets_the_configuration_of_a_microbatch(orders: Path) -> None:
     """Tried with dbt 1.11: with a look-back of 2, a run on the 30th reads the 28th, the 29th and the 30th."""
-    found = yaml.safe_load(lookback.said(orders, *BOTH, "--target", "95%", "-o", "dbt"))
+    found = yaml.safe_load(lookback.said(orders, *BOTH, "--target", "95%", "--for", "dbt"))
     assert found == {
         "config": {
             "incremental_strategy": "microbatch",
@@ -131,13 +131,13 @@ def test_sqlmesh_looks_back_from_the_day_before_the_run_and_takes_no_zero(
     orders: Path, target: str, kind: str
 ) -> None:
     """Tried with SQLMesh 0.236: with a look-back of 7, a run on the 31st reads the 23rd to the 30th."""
-    _, first, second = lookback.said(orders, *BOTH, "--target", target, "-o", "sqlmesh").splitlines()
+    _, first, second = lookback.said(orders, *BOTH, "--target", target, "--for", "sqlmesh").splitlines()
     assert (first, second) == (f"kind INCREMENTAL_BY_TIME_RANGE {kind}", "interval_unit day")
 
 
 def test_what_a_tool_has_no_unit_for_is_refused(orders: Path) -> None:
-    assert lookback.refused(orders, *BOTH, "--every", "30m", "-o", "dbt").endswith(
-        "-o dbt has no unit of '30m', only hour, day"
+    assert lookback.refused(orders, *BOTH, "--every", "30m", "--for", "dbt").endswith(
+        "dbt has no unit of '30m', only hour, day"
     )
 
 
@@ -307,16 +307,16 @@ def test_a_table_that_was_loaded_at_once_says_nothing_of_delays(tmp_path: Path) 
     )
 
 
-@pytest.mark.parametrize("output", ["table", "json", "dbt", "sqlmesh"])
+@pytest.mark.parametrize("output", ["-o table", "-o json", "--for dbt", "--for sqlmesh"])
 def test_what_the_rows_do_not_tell_is_not_known(tmp_path: Path, output: str) -> None:
     event, loaded = times(rows_a_day=4)
     few = save(tmp_path / "few.parquet", event, loaded)
-    result = lookback.run(few, *BOTH, "--target", "99.9%", "-o", output)
+    result = lookback.run(few, *BOTH, "--target", "99.9%", *output.split())
     assert result.exit_code == 1
     assert "the look-back is not known: not enough evidence: " in result.stderr
-    if output == "json":
+    if output == "-o json":
         assert json.loads(result.stdout)["look_back"] is None
-    if output in {"dbt", "sqlmesh"}:
+    if "--for" in output:
         assert result.stdout == ""
 
 
@@ -337,6 +337,7 @@ def test_a_table_alone_may_count(tmp_path: Path) -> None:
             ["t.parquet", "--at", "1d"],
             "--every must be at least a minute, and --at at least 0 and shorter than it",
         ),
+        (["t.parquet", "--for", "dbt", "--json"], "--for dbt goes without -o json"),
         (["nothing.parquet"], "nothing.parquet: there is no such file or folder"),
         (["sqlite:///x.db"], "--table names the table of a database, or a query: with a URL, and only there"),
         (
