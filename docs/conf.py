@@ -19,7 +19,7 @@ PAGES = {
     "Start": "tutorial concepts",
     "How to": """how-to/jobs how-to/tidemark-run how-to/watch-any-job how-to/late-rows how-to/revise how-to/joins
         how-to/inspect how-to/rest how-to/deployment how-to/access how-to/capacity how-to/operations how-to/alerts
-        how-to/backtest""",
+        how-to/backtest how-to/lookback""",
     "Explanation": """explanation/decisions explanation/rollouts explanation/late-rows explanation/live
         explanation/live-policy explanation/proof explanation/limits""",
     "Reference": (

@@ -14,7 +14,7 @@ import numpy as np
 from tidemark.controller.base.clock import system_clock
 from tidemark.controller.lab.curve.chart import Marks, chart
 from tidemark.controller.lab.progress import progress
-from tidemark.controller.tools.cli.options import bounds_of, duration_of, operator_of, read_option
+from tidemark.controller.tools.cli.options import bounds_of, confidence_of, duration_of, operator_of
 from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
 from tidemark.controller.tools.cli.show import say, table
 from tidemark.models.base.duration import format_about, format_duration
@@ -31,7 +31,6 @@ from tidemark.models.evidence.curve import (
     replay_spark,
 )
 from tidemark.models.recommend.choice import BoundChoice, Latency, choose_bound, needed_rank, percent
-from tidemark.models.specs.words import read_share
 
 if TYPE_CHECKING:
     from tidemark.controller.lab.traces.format import Trace
@@ -73,7 +72,7 @@ def show_trace_curve(
             raise ValueError("--session-gap goes without --window and --slide")
         operator = operator_of(window or "10s", slide, session_gap)
         trigger_us = duration_of(trigger, "--trigger")
-        target_ppm, confidence_ppm = parse_target(target), _confidence(confidence)
+        target_ppm, confidence_ppm = parse_target(target), confidence_of(confidence)
         cap_us = None if latency_cap is None else duration_of(latency_cap, "--latency-cap")
         asked_us = None if bounds is None else bounds_of(bounds, "--bounds", SPARK_TICK_US)
         recorded, notes = _read(path)
@@ -101,18 +100,6 @@ def show_trace_curve(
     if plot:
         _draw(replayed.needs, points[-1].bound_us, target_ppm, choice)
     return None
-
-
-def _confidence(text: str) -> int | None:
-    """Return the confidence in parts per million; None for "none".
-
-    Raises:
-        ValueError: when it is no share between 0 and 1.
-    """
-    share = read_option(read_share, text, "--confidence")
-    if share is not None and not 0 < share < PPM:
-        raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
-    return share
 
 
 def _ladder(needs: NeedDistribution, target_ppm: int, confidence_ppm: int | None) -> list[int]:

@@ -164,7 +164,7 @@ def index_of_names(column: pa.Array, names: dict[str, int]) -> NDArray[np.int32]
     return index
 
 
-def column_named(name: str, there: Sequence[str], path: Path) -> str:
+def column_named(name: str, there: Sequence[str], path: Path | str) -> str:
     """Return which of a file's columns is meant by a name: that name, or the only one that differs in case alone.
 
     Raises:

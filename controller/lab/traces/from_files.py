@@ -55,8 +55,8 @@ class Columns:
         """Return the names of the columns to read, each once."""
         return list(dict.fromkeys(name for name in (self.event_time, self.arrival, self.partition) if name))
 
-    def found_in(self, path: Path, there: Sequence[str]) -> Columns:
-        """Return them as a file with the columns ``there`` names them.
+    def found_in(self, path: Path | str, there: Sequence[str]) -> Columns:
+        """Return them as a file or table with the columns ``there`` names them.
 
         Raises:
             TraceError: when one is missing, or there more than once.
@@ -82,7 +82,7 @@ class TraceOfFiles:
     """Columns whose times had no zone and were taken as UTC."""
 
 
-_Part = tuple[pa.Array, pa.Array | None, pa.Array | None]
+Part = tuple[pa.Array, pa.Array | None, pa.Array | None]
 """Event times, arrivals (None for the file's time) and partitions (None for the file's name) of some rows."""
 
 
@@ -107,9 +107,9 @@ def trace_of_files(
     events, arrivals, partitions = [], [], []
     without_zone: dict[str, None] = {}
     null_rows = done = 0
-    for path, kind in find_files(sources, file_format):
+    for path, parts in parts_of_files(sources, columns, file_format):
         row = 0
-        for event, arrival, partition in _READERS[kind](path, columns):
+        for event, arrival, partition in parts:
             times = [times_us(event, columns.unit, f"{path}: column {columns.event_time!r}", row)]
             if arrival is not None:
                 times.append(times_us(arrival, columns.unit, f"{path}: column {columns.arrival!r}", row))
@@ -144,6 +144,14 @@ def trace_of_files(
         tuple(names),
     )
     return TraceOfFiles(trace=trace, null_rows=null_rows, without_zone=tuple(without_zone))
+
+
+def parts_of_files(
+    sources: Sequence[Path], columns: Columns, file_format: Format | None = None
+) -> Iterator[tuple[Path, Iterator[Part]]]:
+    """Yield each file of ``sources`` with its rows, read as they are asked for; errors as ``trace_of_files``."""
+    for path, kind in find_files(sources, file_format):
+        yield path, _READERS[kind](path, columns)
 
 
 def find_files(sources: Sequence[Path], file_format: Format | None = None) -> list[tuple[Path, Format]]:
@@ -192,7 +200,8 @@ def _format_of(path: Path) -> Format | None:
 # -- readers -------------------------------------------------------------------------------------------------
 
 
-def _part(table: pa.RecordBatch, columns: Columns) -> _Part:
+def part_of(table: pa.RecordBatch, columns: Columns) -> Part:
+    """Return the columns that are read; a partition must be named by text."""
     partition = None
     if columns.partition is not None:
         partition = table.column(columns.partition)
@@ -209,17 +218,17 @@ def _part(table: pa.RecordBatch, columns: Columns) -> _Part:
     )
 
 
-def _read_parquet(path: Path, columns: Columns) -> Iterator[_Part]:
+def _read_parquet(path: Path, columns: Columns) -> Iterator[Part]:
     try:
         file = pq.ParquetFile(path)
         columns = columns.found_in(path, file.schema_arrow.names)
         for batch in file.iter_batches(columns=columns.names()):
-            yield _part(batch, columns)
+            yield part_of(batch, columns)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
 
 
-def _read_csv(path: Path, columns: Columns) -> Iterator[_Part]:
+def _read_csv(path: Path, columns: Columns) -> Iterator[Part]:
     try:
         with pacsv.open_csv(path) as header:
             columns = columns.found_in(path, header.schema.names)
@@ -232,7 +241,7 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[_Part]:
         )
         with pacsv.open_csv(path, convert_options=options) as reader:
             for batch in reader:
-                event, arrival, partition = _part(batch, columns)
+                event, arrival, partition = part_of(batch, columns)
                 yield _known_times(event), None if arrival is None else _known_times(arrival), partition
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: not a readable CSV file: {one_line(error)}") from None
@@ -244,7 +253,7 @@ def _known_times(column: pa.Array) -> pa.Array:
     return pc.if_else(missing, pa.scalar(None, pa.string()), column)
 
 
-def _read_json(path: Path, columns: Columns) -> Iterator[_Part]:
+def _read_json(path: Path, columns: Columns) -> Iterator[Part]:
     seen: dict[str, None] = {}
     rows: list[dict[str, Any]] = []
     first = True
@@ -283,7 +292,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TraceError(f"{path}: not a readable JSON file: {one_line(error)}") from None
 
 
-def _json_part(path: Path, columns: Columns, rows: list[dict[str, Any]]) -> _Part:
+def _json_part(path: Path, columns: Columns, rows: list[dict[str, Any]]) -> Part:
     arrays = []
     for name in columns.names():
         values = [row.get(name) for row in rows]
@@ -297,10 +306,10 @@ def _json_part(path: Path, columns: Columns, rows: list[dict[str, Any]]) -> _Par
             raise TraceError(
                 f"{path}: column {name!r} holds values of several types: {one_line(error)}"
             ) from None
-    return _part(pa.record_batch(arrays, columns.names()), columns)
+    return part_of(pa.record_batch(arrays, columns.names()), columns)
 
 
-_READERS: dict[Format, Callable[[Path, Columns], Iterator[_Part]]] = {
+_READERS: dict[Format, Callable[[Path, Columns], Iterator[Part]]] = {
     "parquet": _read_parquet,
     "csv": _read_csv,
     "json": _read_json,

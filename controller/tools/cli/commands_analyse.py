@@ -48,6 +48,25 @@ curve -> lab.curve.command:curve itself extra=trace
   - --plot flag: Draw the late rows by bound under the table, in the terminal.
   + URL TOKEN_FILE
 
+lookback -> lab.lookback.command:lookback itself extra=trace
+  Show how far back each batch run must read again, for a table with both times.
+
+  It shows the smallest look-back that keeps the target, the sets of periods that cost least, what each keeps and costs,
+  and the trend. Exit code: 0, or 1 when the rows do not tell, 2 when they cannot be used.
+  - sources <SOURCE> *: Files or folders of files in Parquet, JSON or CSV; or the folder of a Delta or Iceberg table,
+      the URL of a database for SQLAlchemy, or - for standard input.
+  - --event-time !: Column of the event time.
+  - --loaded-at !: Column of when the row was loaded.
+  - --every = 1d: Length of a period, and how often there is a run.
+  - --at = 0: How long after the end of a period its run starts, such as 3h.
+  - --target = 99.5%: Share of the rows to keep.
+  - --confidence = 0.95: Confidence with which periods to come must meet the target; none: the table alone counts.
+  - --table: Of a database: the table, or a query.
+  - --unit s|ms|us|ns: Unit of times that are numbers.
+  - --format file_format parquet|json|csv: Format of the files. Default: by their names; CSV for standard input.
+  - --skip-nulls flag: Leave out rows with a null instead of rejecting them.
+  - --for tool dbt|sqlmesh: Print the configuration of this tool instead.
+
 backtest -> lab.backtest.command:backtest itself extra=trace
   Replay traces under policies and compare the policies, or try a target on a stream.
 

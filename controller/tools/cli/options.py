@@ -10,7 +10,8 @@ import click
 
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import Operator, row_level, session, sliding, tumbling
-from tidemark.models.specs.words import read_duration
+from tidemark.models.base.target import PPM
+from tidemark.models.specs.words import read_duration, read_share
 
 T = TypeVar("T")
 
@@ -31,6 +32,18 @@ def milliseconds_of(text: str, option: str) -> int | None:
         ValueError: when it is not a duration, or finer than a millisecond.
     """
     return read_option(read_duration, with_unit(text), option)
+
+
+def confidence_of(text: str) -> int | None:
+    """Return the confidence in parts per million; None for "none".
+
+    Raises:
+        ValueError: when it is no share between 0 and 1.
+    """
+    share = read_option(read_share, text, "--confidence")
+    if share is not None and not 0 < share < PPM:
+        raise ValueError(f"--confidence {text!r} must lie between 0 and 1, both excluded")
+    return share
 
 
 def read_option(read: Callable[[str], T], text: str, option: str) -> T:
