@@ -18,26 +18,13 @@ from tidemark.models.completeness.arrivals import WindowArrivals
 from tidemark.models.completeness.forecasts import best_forecast
 from tidemark.models.completeness.history import LAGS, MIN_WINDOWS, AgeHistory, history_of
 from tidemark.models.completeness.interval import MISSED, bounds_of
+from tidemark.models.completeness.outcome import Score
 from tidemark.models.completeness.silent import PartitionProgress, SilentPartition, missing_of
 
 DEFAULT_SHARE_PPM = 995_000
 """The share by which a window counts as settled where nobody asks for another, in parts per million."""
 MIN_ROWS = 20
 """Below so many rows of a usual window an estimate tells nothing: their chance alone is a fifth."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """What would have been said of past windows at the same age, by those before them alone."""
-
-    windows: int
-    """Past windows that were bounded."""
-    within: int
-    """Those whose final rows lay within the interval."""
-    settled: int
-    """Those that would have been said to be settled."""
-    rightly: int
-    """Those of them that were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
