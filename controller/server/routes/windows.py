@@ -1,0 +1,203 @@
+"""Routes of single windows: how complete each is, and a long poll until a share has come."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import WithJsonSchema
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.errors import InvalidParameterError
+from tidemark.controller.evidence.window_ages import first_end_us
+from tidemark.controller.reports.store import newest_report_id
+from tidemark.controller.server.http.authorize import TheCaller
+from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
+from tidemark.controller.server.http.openapi import says
+from tidemark.controller.server.http.parameters import (
+    MAX_WAIT_SECONDS,
+    StreamPath,
+    TheService,
+    WhichStream,
+    wait_seconds,
+)
+from tidemark.controller.server.process.service import Service
+from tidemark.controller.server.routes.charts import FromUs, ToUs
+from tidemark.controller.server.schemas.windows import SilentInWindow, Window, WindowPage
+from tidemark.controller.specs.store import get_slo
+from tidemark.controller.specs.streams import get_stream
+from tidemark.controller.view.state.windows import (
+    WindowView,
+    read_windows,
+    state_of,
+    window_view,
+)
+from tidemark.models.base.ranges import MAX_TIME_US
+from tidemark.models.base.target import PPM
+from tidemark.models.completeness.estimate import DEFAULT_SHARE_PPM
+from tidemark.models.completeness.outcome import WindowState
+
+router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
+
+_LOOK_SECONDS = 1.0
+"""Time between two looks at the store while a request waits."""
+
+_State = Annotated[WindowState | None, Query(description="Only windows in this state.")]
+_SharePpm = Annotated[
+    int | None,
+    Query(
+        gt=0,
+        le=PPM,
+        description="The share asked for, in parts per million; the default is the target of the SLO, or 99.5 %.",
+    ),
+]
+_EndUs = Annotated[
+    int,
+    Path(
+        description="End of the window, in microseconds since the epoch.",
+        examples=[1_767_225_660_000_000],
+        ge=0,
+        le=MAX_TIME_US,
+    ),
+]
+_Prefer = Annotated[
+    list[str] | None,
+    WithJsonSchema({"type": "string"}),
+    Header(
+        description="wait=N holds the answer back until the share is Reached or Unreachable, for at most N seconds (at "
+        f"most {MAX_WAIT_SECONDS}).",
+        examples=["wait=30"],
+    ),
+]
+
+
+@router.get("/windows", **says("listWindows", "List windows", "WindowPage", 404))
+def list_all(
+    which: WhichStream,
+    service: TheService,
+    paging: ThePaging,
+    *,
+    state: _State = None,
+    from_us: FromUs = None,
+    to_us: ToUs = None,
+    share_ppm: _SharePpm = None,
+) -> WindowPage:
+    """List the stream's windows that end in a span, the newest first: what has come, what counts, what is to come.
+
+    The newest six hundred are listed.
+    """
+    before_us = decode_number_cursor(paging.cursor)
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        asked_ppm = _asked_ppm(session, stream_id, share_ppm)
+        read = read_windows(session, stream_id, service.clock(), service.cache)
+    if read is None:
+        return WindowPage(windows=[], next_cursor=None)
+    ends_us = [
+        end_us
+        for end_us in reversed(read[1].ledger)
+        if (before_us is None or end_us < before_us)
+        and (from_us is None or end_us > from_us)
+        and (to_us is None or end_us <= to_us)
+        and (state is None or state_of(read[0], end_us) == state)
+    ]
+    page, next_cursor = paging.cut(ends_us, lambda end_us: (end_us,))
+    return WindowPage(
+        windows=[_window(window_view(read, end_us, asked_ppm)) for end_us in page], next_cursor=next_cursor
+    )
+
+
+@router.get("/windows/{end_us}", **says("getWindow", "Show a window", "Window", 404))
+async def get_window(
+    which: WhichStream,
+    end_us: _EndUs,
+    service: TheService,
+    caller: TheCaller,
+    response: Response,
+    *,
+    share_ppm: _SharePpm = None,
+    prefer: _Prefer = None,
+) -> Window:
+    """Show the window that ends at a time, also before its first row.
+
+    With `Prefer: wait=N` the answer is sent when the share is reached or cannot be any more, or after N seconds at the
+    latest.
+    """
+    wait = wait_seconds(prefer)
+    if wait is not None:
+        response.headers["Preference-Applied"] = f"wait={wait}"
+    asked, clock = (which, end_us, share_ppm), asyncio.get_running_loop().time
+    until = clock() + (wait or 0)
+    read_id, found = await service.reads.read(("window", *asked), partial(_read, service, *asked))
+    with service.watch.callers.taken(caller, 1 if wait else 0):
+        while found.outcome not in _ENDED and clock() < until and not service.watch.released:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if await service.reads.read(("newest", which), partial(_newest, service, which)) != read_id:
+                read_id, found = await service.reads.read(("window", *asked), partial(_read, service, *asked))
+    return found
+
+
+_ENDED = {"Reached", "Unreachable"}
+"""Outcomes that stay."""
+
+
+def _read(service: Service, which: StreamPath, end_us: int, share_ppm: int | None) -> tuple[int, Window]:
+    """Return the newest report's id, and the window as of then."""
+    with service.database.read() as session:
+        stream_id = get_stream(session, which.job, which.stream).id
+        asked_ppm = _asked_ppm(session, stream_id, share_ppm)
+        newest_id = newest_report_id(session, stream_id)
+        read = read_windows(session, stream_id, service.clock(), service.cache)
+    if read is not None:
+        next_us = first_end_us(read[0].operator, end_us - 1)
+        if next_us != end_us:
+            reason = f"no window of {read[0].operator} ends then; the next one ends at {next_us}"
+            raise InvalidParameterError.at("end_us", reason)
+    return newest_id, _window(window_view(read, end_us, asked_ppm))
+
+
+def _newest(service: Service, which: StreamPath) -> int:
+    with service.database.read() as session:
+        return newest_report_id(session, get_stream(session, which.job, which.stream).id)
+
+
+def _asked_ppm(session: Session, stream_id: int, share_ppm: int | None) -> int:
+    slo = get_slo(session, stream_id)
+    return share_ppm or (DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm)
+
+
+def _window(view: WindowView) -> Window:
+    known = view.estimate
+    if known is None:
+        return Window.of(view, **dict.fromkeys(_ESTIMATED), silent=[])
+    return Window.of(
+        view,
+        expected_rows=known.expected,
+        expected_min_rows=known.least,
+        expected_max_rows=known.most,
+        came_ppm=known.share_ppm,
+        came_min_ppm=known.share_low_ppm,
+        came_max_ppm=known.share_high_ppm,
+        settled=known.settled,
+        reached_us=known.reached_us,
+        reached_max_us=known.reached_high_us,
+        silent=[
+            SilentInWindow(
+                partition=one.partition,
+                share_ppm=round(one.share * PPM),
+                rows=round(one.share * known.expected),
+                newest_us=one.newest_us,
+            )
+            for one in known.missing
+        ],
+        score=known.score,
+    )
+
+
+_ESTIMATED = (
+    *("expected_rows", "expected_min_rows", "expected_max_rows", "came_ppm", "came_min_ppm", "came_max_ppm"),
+    *("settled", "reached_us", "reached_max_us", "score"),
+)
+"""Fields of a window that come from its estimate."""

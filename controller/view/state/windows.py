@@ -1,0 +1,115 @@
+"""Windows of a stream as they are shown: what has come of each, what the result has of it, and what it will become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.answer import share_ppm
+from tidemark.controller.base.db.tables import ReportRow
+from tidemark.controller.control.decide.load import read_progress
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.window_ages import StoredWindows, step_us, windows_of
+from tidemark.controller.evidence.windows import passed_us
+from tidemark.controller.specs.store import horizon_ms_of
+from tidemark.models.completeness.estimate import Estimate, NotKnown, estimate
+from tidemark.models.completeness.outcome import WindowOutcome, WindowState
+from tidemark.models.evidence.ledger import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowView:
+    """One window as of the stream's newest batch."""
+
+    end_us: int
+    """Its end, in microseconds since the epoch."""
+    state: WindowState
+    asked_ppm: int
+    """The share asked for, in parts per million."""
+    rows: int
+    """(Row, window) pairs that have come."""
+    late_min: int
+    """Those that were certainly late, so that the result lacks them."""
+    late_max: int
+    """Those that may have been."""
+    counted_min_ppm: int | None
+    """Of the rows that have come, the share that the result certainly has, in parts per million; null without rows."""
+    counted_max_ppm: int | None
+    """The share that it may have."""
+    estimate: Estimate | None
+    """What it will become; null when that is not known."""
+    unknown: str | None
+    """Why it is not known; null when it is."""
+    outcome: WindowOutcome
+    """Whether the share asked for has come and counted."""
+
+
+def read_windows(
+    session: Session, stream_id: int, now_us: int, cache: EvidenceCache
+) -> tuple[ReportRow, StoredWindows] | None:
+    """Return the stream's newest batch and what is stored of its windows; None without reports."""
+    horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
+    if horizon is None:
+        return None
+    gap_us = read_progress(session, horizon, now_us, cache).batch_gap_us
+    return horizon.newest, windows_of(
+        session, horizon.newest, gap_us or step_us(horizon.newest.operator) // 10
+    )
+
+
+def state_of(newest: ReportRow, end_us: int) -> WindowState:
+    """Return whether rows of a window can still be counted."""
+    return "Closed" if end_us <= passed_us(newest) else "Open"
+
+
+def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int) -> WindowView:
+    """Return one window.
+
+    Args:
+        read: what ``read_windows`` returned.
+        end_us: end of the window, in microseconds.
+        asked_ppm: the share asked for, in parts per million.
+    """
+    found, state, tally = _found(read, end_us, asked_ppm)
+    known = found if isinstance(found, Estimate) else None
+    least_ppm, most_ppm = (
+        share_ppm(tally.rows - late, tally.rows) for late in (tally.late_max, tally.late_min)
+    )
+    outcome: WindowOutcome = "NotYet"
+    if state == "Closed" and most_ppm is not None and most_ppm < asked_ppm:
+        outcome = "Unreachable"
+    elif known is None:
+        outcome = "NotKnown"
+    elif known.settled and least_ppm is not None and least_ppm >= asked_ppm:
+        outcome = "Reached"
+    return WindowView(
+        end_us=end_us,
+        state=state,
+        asked_ppm=asked_ppm,
+        rows=tally.rows,
+        late_min=tally.late_min,
+        late_max=tally.late_max,
+        counted_min_ppm=least_ppm,
+        counted_max_ppm=most_ppm,
+        estimate=known,
+        unknown=found.reason if isinstance(found, NotKnown) else None,
+        outcome=outcome,
+    )
+
+
+def _found(
+    read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int
+) -> tuple[Estimate | NotKnown, WindowState, Tally]:
+    if read is None:
+        return NotKnown("no report of the stream has come yet"), "Open", Tally()
+    newest, stored = read
+    state, tally = state_of(newest, end_us), stored.ledger.get(end_us, Tally())
+    if newest.unjudged_rows:
+        return NotKnown("rows of the newest batch could not be counted by window"), state, tally
+    return (
+        estimate(stored.arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm),
+        state,
+        tally,
+    )
