@@ -188,3 +188,12 @@ def test_where_no_window_was_ever_as_short_a_silence_only_widens_the_interval() 
     assert found.expected == without.expected
     assert found.most >= without.most / 0.76
     assert not found.settled
+
+
+def test_a_slot_wider_than_the_gap_of_batches_counts_only_as_far_as_the_age() -> None:
+    """Old ages have slots of several batches: what past windows got later in one is not there yet."""
+    arrivals = hours([4_000] * 150, [0.0125] * 80, newest=149)
+    for place in range(99, 139):
+        found = estimate(arrivals, arrivals.first_end_us + place * HOUR)
+        assert isinstance(found, Estimate)
+        assert found.expected == pytest.approx(4_000, rel=0.05)
