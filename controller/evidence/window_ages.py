@@ -14,6 +14,7 @@ from tidemark.controller.base.db.tables import LedgerKeyRow, PartitionRow, Repor
 from tidemark.controller.reports.store import base_before_ms
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.base.operators import Int64s, Operator, TimeWindow
+from tidemark.models.completeness.ages import SLOTS
 from tidemark.models.completeness.arrivals import WindowArrivals
 from tidemark.models.completeness.silent import PartitionProgress
 from tidemark.models.evidence.horizon import key_span_us
@@ -48,8 +49,8 @@ def first_end_us(operator: Operator, time_us: int) -> int:
 class StoredWindows:
     """What is stored of a stream's windows, as of its newest batch."""
 
-    arrivals: WindowArrivals | None
-    """Their rows by age; None without any."""
+    arrivals: WindowArrivals
+    """Their rows by age."""
     ledger: dict[int, Tally]
     """What the ledger says of each, by its end in microseconds, ascending."""
     partitions: list[PartitionProgress]
@@ -80,16 +81,17 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindow
     )
     # Keys of an operator that the stream had before are on another grid.
     same = (ends_us - until_us) % step_us(operator) == 0
-    arrivals = WindowArrivals.of(
-        ends_us[same],
-        slots[same],
-        rows[same],
-        until_us=until_us,
+    first_us = int(ends_us[same].min(initial=until_us))
+    table = np.zeros(((until_us - first_us) // step_us(operator) + 1, SLOTS), np.int64)
+    np.add.at(table, ((ends_us[same] - first_us) // step_us(operator), slots[same]), rows[same])
+    arrivals = WindowArrivals(
         span_us=key_span_us(operator),
         step_us=step_us(operator),
+        first_end_us=first_us,
         base_us=base_us,
         gap_us=gap_us,
-        earlier=_earlier(session, stream_id, operator, int(ends_us[same].min(initial=until_us))),
+        rows=table,
+        earlier=_earlier(session, stream_id, operator, first_us),
     )
     ledger = session.connection().execute(
         select(LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidemark.models.base.operators import Int64s
-from tidemark.models.completeness.ages import SLOTS
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -28,45 +27,6 @@ class WindowArrivals:
     """Rows of each window in each slot of age, shape (windows, slots)."""
     earlier: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of the windows right before the first, in order, of which only the number is stored."""
-
-    @classmethod
-    def of(
-        cls,
-        ends_us: Int64s,
-        slots: Int64s,
-        rows: Int64s,
-        *,
-        until_us: int,
-        span_us: int,
-        step_us: int,
-        base_us: int,
-        gap_us: int,
-        earlier: Int64s | None = None,
-    ) -> WindowArrivals | None:
-        """Return the windows from the first with rows to the one that ends at ``until_us``; None without any.
-
-        Args:
-            ends_us: end of the window of each count, shape (counts,).
-            slots: slot of age of each.
-            rows: rows of each.
-            until_us: end of the last window, which need not have rows.
-            span_us: as above, like all that follow.
-        """
-        inside = ends_us <= until_us
-        if not inside.any():
-            return None
-        first_us = int(ends_us[inside].min())
-        table = np.zeros(((until_us - first_us) // step_us + 1, SLOTS), np.int64)
-        np.add.at(table, ((ends_us[inside] - first_us) // step_us, slots[inside]), rows[inside])
-        return cls(
-            span_us=span_us,
-            step_us=step_us,
-            first_end_us=first_us,
-            base_us=base_us,
-            gap_us=gap_us,
-            rows=table,
-            earlier=np.empty(0, np.int64) if earlier is None else earlier,
-        )
 
     def __len__(self) -> int:
         """Return the number of windows."""

@@ -18,43 +18,13 @@ from tidemark.models.completeness.arrivals import WindowArrivals
 from tidemark.models.completeness.forecasts import best_forecast
 from tidemark.models.completeness.history import LAGS, MIN_WINDOWS, AgeHistory, history_of
 from tidemark.models.completeness.interval import MISSED, bounds_of
-from tidemark.models.completeness.outcome import Score
-from tidemark.models.completeness.silent import PartitionProgress, SilentPartition, missing_of
+from tidemark.models.completeness.outcome import SilentPartition, WindowEstimate, WindowScore
+from tidemark.models.completeness.silent import PartitionProgress, missing_of
 
 DEFAULT_SHARE_PPM = 995_000
 """The share by which a window counts as settled where nobody asks for another, in parts per million."""
 MIN_ROWS = 20
 """Below so many rows of a usual window an estimate tells nothing: their chance alone is a fifth."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What a window will become. Rows are (row, window) pairs."""
-
-    rows: int
-    """Rows so far."""
-    expected: int
-    """Rows expected in the end."""
-    least: int
-    """Lower end of its interval, 95 %; never below the rows so far."""
-    most: int
-    """Upper end."""
-    share_ppm: int
-    """Rows so far as a share of those expected, in parts per million."""
-    share_low_ppm: int
-    """The same of the most that are expected."""
-    share_high_ppm: int
-    """The same of the least."""
-    settled: bool
-    """Whether the share that was asked for has come, even of the most that are expected."""
-    reached_us: int | None
-    """Base by which that share will probably have come, in microseconds; null when it has."""
-    reached_high_us: int | None
-    """Base by which it will have come with 95 %; null when it has, or when that is not known."""
-    missing: tuple[SilentPartition, ...]
-    """Partitions that are silent; their ``share`` is of the rows expected."""
-    score: Score
-    """How right such estimates were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +36,24 @@ class NotKnown:
 
 
 def estimate(
-    arrivals: WindowArrivals | None,
+    arrivals: WindowArrivals,
     end_us: int,
     partitions: Sequence[PartitionProgress] = (),
     *,
     seen_us: int = 0,
     share_ppm: int = DEFAULT_SHARE_PPM,
-) -> Estimate | NotKnown:
+) -> WindowEstimate | NotKnown:
     """Return what the window that ends at ``end_us`` will become, as of the newest batch, or why that is not known.
 
     Args:
-        arrivals: the stream's windows; None without any.
+        arrivals: the stream's windows.
         end_us: end of the window in microseconds.
         partitions: how far the partitions have come.
         seen_us: when the newest batch was triggered, by the clock of ``partitions``, in microseconds.
         share_ppm: the share asked for, in parts per million.
     """
-    place = None if arrivals is None else arrivals.place_of(end_us)
-    if arrivals is None or place is None:
+    place = arrivals.place_of(end_us)
+    if place is None:
         return NotKnown("no row of the window is known")
     plain = history_of(arrivals, place, np.zeros(LAGS + 1))
     if plain is None:
@@ -114,16 +84,16 @@ _MOST_MISSING = 0.95
 
 
 def _lacked(missing: Sequence[SilentPartition]) -> float:
-    return min(sum(one.share for one in missing), _MOST_MISSING)
+    return min(sum(one.share_ppm for one in missing) / PPM, _MOST_MISSING)
 
 
 def _estimate(
     arrivals: WindowArrivals,
     history: AgeHistory,
     place: int,
-    missing: tuple[SilentPartition, ...],
+    silent: list[SilentPartition],
     share_ppm: int,
-) -> Estimate | NotKnown:
+) -> WindowEstimate | NotKnown:
     forecast = best_forecast(arrivals, history)
     bounds = bounds_of(history, forecast)
     windows, within, holds = bounds.holds(history.final)
@@ -131,7 +101,7 @@ def _estimate(
         return NotKnown(
             f"the interval was right for {within} of the {plural(windows, 'window')} before it only"
         )
-    rows, lacked = int(arrivals.rows[place].sum()), _lacked(missing)
+    rows, lacked = int(arrivals.rows[place].sum()), _lacked(silent)
     believed = 1 - rows / history.so_far[-1] if history.so_far[-1] else 0.0
     most = max(float(bounds.most[-1]), rows)
     # Where silent partitions are not believed missing, their rows may come all the same.
@@ -144,19 +114,18 @@ def _estimate(
     settled = settled_ppm >= share_ppm
     said = history.so_far[:-1][bounds.scored] * PPM >= share_ppm * bounds.most[:-1][bounds.scored]
     right = history.so_far[:-1][bounds.scored] * PPM >= share_ppm * history.final[bounds.scored]
-    return Estimate(
-        rows=rows,
+    return WindowEstimate(
         expected=expected,
-        least=least,
-        most=int(most),
-        share_ppm=_share_ppm(rows, expected),
-        share_low_ppm=settled_ppm,
-        share_high_ppm=_share_ppm(rows, least),
+        expected_min=least,
+        expected_max=int(most),
+        came_ppm=_share_ppm(rows, expected),
+        came_min_ppm=settled_ppm,
+        came_max_ppm=_share_ppm(rows, least),
         settled=settled,
         reached_us=None if settled else reached[0],
-        reached_high_us=None if settled else reached[1],
-        missing=missing,
-        score=Score(
+        reached_max_us=None if settled else reached[1],
+        silent=silent,
+        score=WindowScore(
             windows=windows, within=within, settled=int(said.sum()), rightly=int((said & right).sum())
         ),
     )

@@ -22,6 +22,8 @@ MIN_WINDOWS = 20
 """Below so many past windows nothing is known: the most extreme of 19 bounds the next one with 95 %."""
 _COMPLETE = 0.999
 """Share of all rows by whose age a window counts as past."""
+_WIDE_GAPS = 2
+"""Batches from which on a slot is wide."""
 _SHORT_BEFORE = 2
 """Past windows that were half as short as silent partitions would make one, for them to be believed missing."""
 
@@ -74,9 +76,10 @@ def history_of(arrivals: WindowArrivals, place: int, missing: Float64s) -> AgeHi
     rows = arrivals.rows[before : place + 1]
     table = np.full((len(rows), LAGS + 1), np.nan)
     for q in range(min(LAGS + 1, len(rows))):
-        found, usual = _at_age(rows, past, arrivals, age_us + q * arrivals.step_us)
+        then_us = age_us + q * arrivals.step_us
+        found, usual = _at_age(rows, past, arrivals, then_us)
         last = len(rows) - 1 - q
-        lacked = _believed(found[past], usual * rows[past].sum(axis=1), float(missing[q]))
+        lacked = _believed(arrivals, until, then_us, usual, float(missing[q])) if missing[q] else 0.0
         table[:last, q] = found[:last]
         table[last, q] = rows[last].sum() / (1 - lacked)
     places = np.append(np.arange(first, until), place)
@@ -86,13 +89,15 @@ def history_of(arrivals: WindowArrivals, place: int, missing: Float64s) -> AgeHi
     return AgeHistory(age_us, mature_us, places, rows[past].sum(axis=1).astype(np.float64), at_ages, lag)
 
 
-def _believed(so_far: Float64s, usual: Float64s, missing: float) -> float:
-    """Return the share that silent partitions lack; 0 where past windows were never half as short.
+def _believed(arrivals: WindowArrivals, until: int, age_us: int, usual: float, missing: float) -> float:
+    """Return the share that silent partitions lack; 0 where no windows were half as short at the age, ever.
 
     There, who falls silent has ended.
     """
-    short = int((so_far <= usual * (1 - missing / 2)).sum())
-    return missing if short >= _SHORT_BEFORE else 0.0
+    here = int(slot_of(np.array([age_us]), arrivals.span_us)[0])
+    rows = arrivals.rows[:until]
+    short = rows[:, : here + 1].sum(axis=1) <= usual * rows.sum(axis=1) * (1 - missing / 2)
+    return missing if np.count_nonzero(short & (rows.sum(axis=1) > 0)) >= _SHORT_BEFORE else 0.0
 
 
 def _at_age(
@@ -109,8 +114,14 @@ def _at_age(
     edges = edges_us(arrivals.span_us)
     middle = (edges[:-1] + edges[1:]) / 2
     here = int(slot_of(np.array([age_us]), arrivals.span_us)[0])
-    slots = np.flatnonzero((np.abs(middle - age_us) <= arrivals.gap_us) | (np.arange(SLOTS) == here))
     total, so_far = rows.sum(axis=1).astype(np.float64), np.cumsum(rows, axis=1)
+    width = edges[here + 1] - edges[here]
+    if width > _WIDE_GAPS * arrivals.gap_us:
+        # Several batches of a window are in the slot: some before the age, and the one at it.
+        passed = np.clip((age_us + arrivals.gap_us / 2 - edges[here]) / width, 0, 1)
+        found = so_far[:, here] - (1 - passed) * rows[:, here]
+        return found, float(found[past].sum() / max(total[past].sum(), 1))
+    slots = np.flatnonzero((np.abs(middle - age_us) <= arrivals.gap_us) | (np.arange(SLOTS) == here))
     shares = _usual_shares(rows[past], so_far[past], middle, slots, arrivals.gap_us)
     at_here = float(shares[np.searchsorted(slots, here)])
     distance = np.where(rows[:, slots] > 0, np.abs(middle[slots] - age_us), np.inf)

@@ -21,10 +21,8 @@ MISSED = 0.05
 """Share of the windows that an interval may miss."""
 _STEP = 0.02
 """How far a miss moves the share that is aimed at."""
-_ALLOWED = 0.07
-"""Misses by which an interval does not hold: 93 % is the least that is promised."""
-_CERTAIN = 2.33
-"""Standard deviations beyond that for it to be certain, 1 %."""
+_CERTAIN = 1.64
+"""Standard deviations by which more misses than that are no chance, 5 %."""
 _BEYOND = 1.5
 """How much further than every error so far an interval reaches that no rank is wide enough for."""
 
@@ -43,8 +41,8 @@ class Bounds:
         """Return how many past windows were bounded, how many of them lay within, and whether the interval holds."""
         final = final[self.scored]
         within = int(((self.least[:-1][self.scored] <= final) & (final <= self.most[:-1][self.scored])).sum())
-        missed, expected = len(final) - within, _ALLOWED * len(final)
-        return len(final), within, missed <= expected + _CERTAIN * math.sqrt(expected) + 1
+        missed, expected = len(final) - within, MISSED * len(final)
+        return len(final), within, missed <= expected + _CERTAIN * math.sqrt(expected) + 1 / 2
 
 
 def bounds_of(history: AgeHistory, forecast: Forecast) -> Bounds:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidemark.models.base.target import PPM
+from tidemark.models.completeness.outcome import SilentPartition
 from tidemark.models.evidence.progress import PartitionTimes
 
 _GAPS = 2
@@ -30,18 +32,6 @@ class PartitionProgress:
     """When it was seen, by the clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class SilentPartition:
-    """A partition that has fallen silent before a window was full."""
-
-    partition: str
-    """Its name."""
-    share: float
-    """The share of the window's rows that it lacks."""
-    newest_us: int
-    """Its newest event time, in microseconds."""
-
-
 def missing_of(
     partitions: Sequence[PartitionProgress],
     *,
@@ -52,7 +42,7 @@ def missing_of(
     gap_us: int,
     mature_us: int,
     rows: float,
-) -> tuple[SilentPartition, ...]:
+) -> list[SilentPartition]:
     """Return which partitions are silent, and what share of a window they lack, the greatest first.
 
     One that has been silent for longer than rows take to come has ended. Where as many have ended as go on, a silence
@@ -70,7 +60,7 @@ def missing_of(
     """
     ended = sum(base_us - one.newest_us > mature_us + end_us - start_us for one in partitions)
     if 2 * ended > len(partitions):
-        return ()
+        return []
     found = []
     for one in partitions:
         times = one.times
@@ -80,5 +70,9 @@ def missing_of(
         until_us = min(end_us, base_us - one.behind_us)
         share = one.share * max(until_us - max(one.newest_us, start_us), 0) / (end_us - start_us)
         if seen_us - times.last_seen_us > _GAPS * max(own_gap_us, gap_us) and share * rows >= _FEWEST_ROWS:
-            found.append(SilentPartition(one.partition, share, one.newest_us))
-    return tuple(sorted(found, key=lambda one: (-one.share, one.partition)))
+            found.append(
+                SilentPartition(
+                    partition=one.partition, share_ppm=round(share * PPM), newest_us=one.newest_us
+                )
+            )
+    return sorted(found, key=lambda one: (-one.share_ppm, one.partition))

@@ -21,7 +21,8 @@ import pytest
 
 from tidemark.models.base.operators import Int64s
 from tidemark.models.base.target import PPM
-from tidemark.models.completeness.estimate import DEFAULT_SHARE_PPM, Estimate, estimate
+from tidemark.models.completeness.estimate import DEFAULT_SHARE_PPM, estimate
+from tidemark.models.completeness.outcome import WindowEstimate
 
 from support.policy_bench import ALL_KINDS, Cell, recorded
 from support.system_kinds import window_us_of
@@ -107,9 +108,9 @@ def found_in(cell: Cell) -> Found:
                     age for age in asked[place] if end_us + age * cell.window_us > windows.base_us
                 ]
                 found.asked += 1
-                if isinstance(said, Estimate):
-                    found.said.append((final, rows, said.expected, said.least, said.most))
-            if place in followed and isinstance(said, Estimate) and said.settled:
+                if isinstance(said, WindowEstimate):
+                    found.said.append((final, rows, said.expected, said.expected_min, said.expected_max))
+            if place in followed and isinstance(said, WindowEstimate) and said.settled:
                 followed.discard(place)
                 start_us = end_us - cell.window_us
                 oracle_us = reached.get(place, windows.seen_us)

@@ -25,11 +25,10 @@ from tidemark.controller.server.http.parameters import (
 )
 from tidemark.controller.server.process.service import Service
 from tidemark.controller.server.routes.charts import FromUs, ToUs
-from tidemark.controller.server.schemas.windows import SilentInWindow, Window, WindowPage
+from tidemark.controller.server.schemas.windows import Window, WindowPage
 from tidemark.controller.specs.store import get_slo
 from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.state.windows import (
-    WindowView,
     read_windows,
     state_of,
     window_view,
@@ -105,11 +104,11 @@ def list_all(
     ]
     page, next_cursor = paging.cut(ends_us, lambda end_us: (end_us,))
     return WindowPage(
-        windows=[_window(window_view(read, end_us, asked_ppm)) for end_us in page], next_cursor=next_cursor
+        windows=[window_view(read, end_us, asked_ppm) for end_us in page], next_cursor=next_cursor
     )
 
 
-@router.get("/windows/{end_us}", **says("getWindow", "Show a window", "Window", 404))
+@router.get("/windows/{end_us}", response_model=Window, **says("getWindow", "Show a window", "Window", 404))
 async def get_window(
     which: WhichStream,
     end_us: _EndUs,
@@ -155,7 +154,7 @@ def _read(service: Service, which: StreamPath, end_us: int, share_ppm: int | Non
         if next_us != end_us:
             reason = f"no window of {read[0].operator} ends then; the next one ends at {next_us}"
             raise InvalidParameterError.at("end_us", reason)
-    return newest_id, _window(window_view(read, end_us, asked_ppm))
+    return newest_id, window_view(read, end_us, asked_ppm)
 
 
 def _newest(service: Service, which: StreamPath) -> int:
@@ -166,38 +165,3 @@ def _newest(service: Service, which: StreamPath) -> int:
 def _asked_ppm(session: Session, stream_id: int, share_ppm: int | None) -> int:
     slo = get_slo(session, stream_id)
     return share_ppm or (DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm)
-
-
-def _window(view: WindowView) -> Window:
-    known = view.estimate
-    if known is None:
-        return Window.of(view, **dict.fromkeys(_ESTIMATED), silent=[])
-    return Window.of(
-        view,
-        expected_rows=known.expected,
-        expected_min_rows=known.least,
-        expected_max_rows=known.most,
-        came_ppm=known.share_ppm,
-        came_min_ppm=known.share_low_ppm,
-        came_max_ppm=known.share_high_ppm,
-        settled=known.settled,
-        reached_us=known.reached_us,
-        reached_max_us=known.reached_high_us,
-        silent=[
-            SilentInWindow(
-                partition=one.partition,
-                share_ppm=round(one.share * PPM),
-                rows=round(one.share * known.expected),
-                newest_us=one.newest_us,
-            )
-            for one in known.missing
-        ],
-        score=known.score,
-    )
-
-
-_ESTIMATED = (
-    *("expected_rows", "expected_min_rows", "expected_max_rows", "came_ppm", "came_min_ppm", "came_max_ppm"),
-    *("settled", "reached_us", "reached_max_us", "score"),
-)
-"""Fields of a window that come from its estimate."""

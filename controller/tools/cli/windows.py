@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.controller.tools.cli.options import duration_of, read_option
 from tidemark.controller.tools.cli.run import CommandAnswer
 from tidemark.controller.tools.cli.show import moment, percent, say, table
-from tidemark.models.base.target import parse_target
+from tidemark.models.base.target import PPM, parse_target
 
 if TYPE_CHECKING:
     from tidemark.controller.server.schemas.windows import Window
@@ -56,34 +56,31 @@ def _time_us(text: str) -> int:
 
 
 def _cells(row: Window) -> tuple[str, ...]:
-    expected = "-"
-    if row.expected_rows is not None:
-        expected = f"{row.expected_rows:,}"
-        if row.expected_min_rows != row.expected_max_rows:
-            expected += f" ({row.expected_min_rows:,} to {row.expected_max_rows:,})"
+    expected, note = "-", f"not known: {row.unknown}"
+    if row.estimate is not None:
+        found = row.estimate
+        expected = f"{found.expected:,}"
+        if found.expected_min != found.expected_max:
+            expected += f" ({found.expected_min:,} to {found.expected_max:,})"
+        silent = (f"{one.partition} ({found.expected * one.share_ppm // PPM:,} rows)" for one in found.silent)
+        note = f"silent: {', '.join(silent)}" if found.silent else ""
     return (
         moment(row.end_us),
-        f"{row.state}, settled" if row.settled else row.state,
+        f"{row.state}, settled" if row.estimate is not None and row.estimate.settled else row.state,
         f"{row.rows:,}",
         f"{row.late_max:,}",
         expected,
-        _at_least(row),
+        _come(row),
         percent(row.counted_min_ppm),
-        _note(row),
+        note,
     )
 
 
-def _at_least(row: Window) -> str:
-    if row.came_ppm == row.came_min_ppm:
-        return percent(row.came_ppm)
-    return f"{percent(row.came_ppm)} (at least {percent(row.came_min_ppm)})"
-
-
-def _note(row: Window) -> str:
-    if row.unknown is not None:
-        return f"not known: {row.unknown}"
-    silent = ", ".join(f"{one.partition} ({one.rows:,} rows)" for one in row.silent)
-    return f"silent: {silent}" if silent else ""
+def _come(row: Window) -> str:
+    if row.estimate is None:
+        return percent(None)
+    likely, least = percent(row.estimate.came_ppm), percent(row.estimate.came_min_ppm)
+    return likely if likely == least else f"{likely} (at least {least})"
 
 
 def _sentence(row: Window) -> str:
@@ -91,11 +88,11 @@ def _sentence(row: Window) -> str:
     counted = f"of {row.rows:,} rows that have come the result has {percent(row.counted_min_ppm)}"
     match row.outcome:
         case "Reached":
-            return f"the window that ends {end} is complete to {asked}: {_at_least(row)} has come; {counted}"
+            return f"the window that ends {end} is complete to {asked}: {_come(row)} has come; {counted}"
         case "Unreachable":
             return f"the window that ends {end} cannot reach {asked} any more: it is closed, and {counted}"
         case "NotKnown":
             return f"not in time: how complete the window that ends {end} is, is not known: {row.unknown}"
         case "NotYet":
-            come = f"of the window that ends {end}, {_at_least(row)} has come"
+            come = f"of the window that ends {end}, {_come(row)} has come"
             return f"not in time: {come}, {asked} is asked for; {counted}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.answer import share_ppm
@@ -14,36 +12,9 @@ from tidemark.controller.evidence.horizon import horizon_of
 from tidemark.controller.evidence.window_ages import StoredWindows, step_us, windows_of
 from tidemark.controller.evidence.windows import passed_us
 from tidemark.controller.specs.store import horizon_ms_of
-from tidemark.models.completeness.estimate import Estimate, NotKnown, estimate
-from tidemark.models.completeness.outcome import WindowOutcome, WindowState
+from tidemark.models.completeness.estimate import NotKnown, estimate
+from tidemark.models.completeness.outcome import Window, WindowEstimate, WindowOutcome, WindowState
 from tidemark.models.evidence.ledger import Tally
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowView:
-    """One window as of the stream's newest batch."""
-
-    end_us: int
-    """Its end, in microseconds since the epoch."""
-    state: WindowState
-    asked_ppm: int
-    """The share asked for, in parts per million."""
-    rows: int
-    """(Row, window) pairs that have come."""
-    late_min: int
-    """Those that were certainly late, so that the result lacks them."""
-    late_max: int
-    """Those that may have been."""
-    counted_min_ppm: int | None
-    """Of the rows that have come, the share that the result certainly has, in parts per million; null without rows."""
-    counted_max_ppm: int | None
-    """The share that it may have."""
-    estimate: Estimate | None
-    """What it will become; null when that is not known."""
-    unknown: str | None
-    """Why it is not known; null when it is."""
-    outcome: WindowOutcome
-    """Whether the share asked for has come and counted."""
 
 
 def read_windows(
@@ -64,7 +35,7 @@ def state_of(newest: ReportRow, end_us: int) -> WindowState:
     return "Closed" if end_us <= passed_us(newest) else "Open"
 
 
-def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int) -> WindowView:
+def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int) -> Window:
     """Return one window.
 
     Args:
@@ -73,7 +44,7 @@ def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked
         asked_ppm: the share asked for, in parts per million.
     """
     found, state, tally = _found(read, end_us, asked_ppm)
-    known = found if isinstance(found, Estimate) else None
+    known = found if isinstance(found, WindowEstimate) else None
     least_ppm, most_ppm = (
         share_ppm(tally.rows - late, tally.rows) for late in (tally.late_max, tally.late_min)
     )
@@ -84,7 +55,7 @@ def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked
         outcome = "NotKnown"
     elif known.settled and least_ppm is not None and least_ppm >= asked_ppm:
         outcome = "Reached"
-    return WindowView(
+    return Window(
         end_us=end_us,
         state=state,
         asked_ppm=asked_ppm,
@@ -101,7 +72,7 @@ def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked
 
 def _found(
     read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int
-) -> tuple[Estimate | NotKnown, WindowState, Tally]:
+) -> tuple[WindowEstimate | NotKnown, WindowState, Tally]:
     if read is None:
         return NotKnown("no report of the stream has come yet"), "Open", Tally()
     newest, stored = read

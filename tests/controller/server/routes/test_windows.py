@@ -66,30 +66,38 @@ def test_a_window_that_has_just_ended_is_forecast_from_those_before(controller: 
     found = show(controller, end_us, **SHARE)
     assert found["unknown"] is None
     assert found["rows"] == rows_by_window(421)[end_us]
-    raw, off = final[end_us] - found["rows"], abs(final[end_us] - found["expected_rows"])
+    raw, off = final[end_us] - found["rows"], abs(final[end_us] - found["estimate"]["expected"])
     assert off < 0.3 * raw
-    assert found["expected_min_rows"] <= final[end_us] <= found["expected_max_rows"]
-    assert found["came_min_ppm"] <= found["came_ppm"] <= found["came_max_ppm"]
-    assert (found["state"], found["settled"], found["outcome"]) == ("Open", False, "NotYet")
-    assert end_us < found["reached_us"] <= found["reached_max_us"]
-    assert found["score"]["within"] > 0.8 * found["score"]["windows"] > 0
+    assert found["estimate"]["expected_min"] <= final[end_us] <= found["estimate"]["expected_max"]
+    assert (
+        found["estimate"]["came_min_ppm"]
+        <= found["estimate"]["came_ppm"]
+        <= found["estimate"]["came_max_ppm"]
+    )
+    assert (found["state"], found["estimate"]["settled"], found["outcome"]) == ("Open", False, "NotYet")
+    assert end_us < found["estimate"]["reached_us"] <= found["estimate"]["reached_max_us"]
+    assert found["estimate"]["score"]["within"] > 0.8 * found["estimate"]["score"]["windows"] > 0
 
 
 def test_a_share_is_reached_when_it_has_come_and_the_result_has_it(controller: Controller) -> None:
     controller.report_all(steady(bound_ms=20_000))
     end_us = START_US + 380 * SECOND
     found = show(controller, end_us, **SHARE)
-    assert (found["settled"], found["outcome"], found["counted_min_ppm"]) == (True, "Reached", 1_000_000)
+    assert (found["estimate"]["settled"], found["outcome"], found["counted_min_ppm"]) == (
+        True,
+        "Reached",
+        1_000_000,
+    )
     assert found["asked_ppm"] == SHARE["share_ppm"]
 
 
 def test_a_share_of_a_closed_window_that_lost_rows_cannot_be_reached(controller: Controller) -> None:
     controller.report_all(steady(bound_ms=1_000))
     found = show(controller, START_US + 380 * SECOND, **SHARE)
-    assert (found["state"], found["settled"], found["outcome"]) == ("Closed", True, "Unreachable")
+    assert (found["state"], found["estimate"]["settled"], found["outcome"]) == ("Closed", True, "Unreachable")
     assert found["counted_max_ppm"] < SHARE["share_ppm"]
     # What has come is another question.
-    assert found["came_min_ppm"] >= SHARE["share_ppm"]
+    assert found["estimate"]["came_min_ppm"] >= SHARE["share_ppm"]
 
 
 def test_the_share_asked_for_is_by_default_the_target_of_the_slo(controller: Controller) -> None:
@@ -117,7 +125,7 @@ def test_windows_are_listed_the_newest_first_by_pages_spans_and_states(controlle
 def test_what_is_not_known_says_why(controller: Controller) -> None:
     controller.report_all(steady(60))
     found = show(controller, START_US + 30 * SECOND)
-    assert (found["outcome"], found["expected_rows"], found["silent"]) == ("NotKnown", None, [])
+    assert (found["outcome"], found["estimate"]) == ("NotKnown", None)
     assert found["unknown"] == "fewer than 20 windows before it are complete"
     assert found["rows"] > 0
 
