@@ -32,7 +32,7 @@ def _restarting(asked: Inputs, lasted_s: float | None = None) -> Inputs:
     return replace(asked, changes=BoundInUse(asked.in_use_bound_ms, since_us))
 
 
-@pytest.mark.parametrize(("in_use_ms", "bound_ms"), [(992, 992), (991, 998), (998, 998)])
+@pytest.mark.parametrize(("in_use_ms", "bound_ms"), [(992, 992), (991, 1_100), (998, 998)])
 def test_a_bound_stays_until_it_would_have_spent_most_of_the_budget(in_use_ms: int, bound_ms: int) -> None:
     """Of 1,000 rows ten may be late; that 992 ms is not certified is no reason to restart."""
     found = recommend(_restarting(inputs(THOUSAND, in_use_bound_ms=in_use_ms)))
@@ -58,6 +58,12 @@ def test_a_widening_leaves_most_of_the_budget_so_that_it_lasts() -> None:
     assert step(found, "restarts").reason == (
         "9.98 s would have spent at most 25 % of the error budget on all rows counted, so that it lasts"
     )
+
+
+def test_a_widening_for_a_restart_is_by_a_tenth_at_least() -> None:
+    """998 ms would have spent less than a quarter, but a job that falls behind takes a restart for each step to it."""
+    assert recommend(_restarting(inputs(THOUSAND, in_use_bound_ms=960))).bound_ms == 1_060
+    assert recommend(_restarting(inputs(THOUSAND, in_use_bound_ms=900))).bound_ms == 998
 
 
 def test_a_narrowing_leaves_as_much_so_that_it_is_not_taken_back() -> None:
