@@ -3,8 +3,8 @@
 A bound that follows every estimate restarts a job all day long. A certificate rests on how many independent events
 there are, which late rows keep changing; that it no longer holds does not show that the bound in use is too narrow. So
 the bound in use stays until the rows counted would have spent most of the error budget under it. It is narrowed as soon
-as a certificate allows it and the wait saved outweighs the restarts. Either way it changes to a bound that would have
-spent so little that it lasts: between the two there is room for the estimate to move.
+as the wait saved outweighs the restarts, for the first time on a certificate. Either way it changes to a bound that
+would have spent so little that it lasts: between the two there is room for the estimate to move.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.run import BacktestScore, meets, run, score
 from tidemark.models.base.operators import tumbling
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
+from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import DAY_US
 from tidemark.models.live.policy import Setup
 from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
@@ -91,6 +94,26 @@ def test_an_earlier_widening_does_not_hold_a_bound_for_a_day() -> None:
     """It is narrowed as soon as the narrower one is certified and saves more than it costs."""
     asked = inputs(THOUSAND, in_use_bound_ms=60_000, policy=IN_ONE_STEP)
     assert recommend(_restarting(asked, lasted_s=62)).bound_ms == 998
+
+
+@pytest.mark.parametrize(("lasted_s", "bound_ms"), [(None, None), (1, 7_000), (3_600, 600)])
+def test_a_bound_that_changed_before_comes_back_without_a_certificate(
+    lasted_s: int | None, bound_ms: int | None
+) -> None:
+    """Eight uploads certify nothing, but what was widened by their rows is narrowed by them, too."""
+    asked = inputs(range(1, 601), in_use_bound_ms=7_000)
+    buckets = [Sketch().buckets_of(np.full(75, 75_000 * upload)) for upload in range(1, 9)]
+    uploads = [LateBatches.of_batch(each, np.ones(75)) for each in buckets]
+    overdispersion = Overdispersion.of([sum(uploads, NO_BATCHES)])
+    asked = _restarting(replace(asked, curve=Curve(asked.curve.needs, None, overdispersion)), lasted_s)
+    found = recommend(asked)
+    assert found.bound_ms == bound_ms
+    if bound_ms is not None:
+        assert step(found, "quantile").reason.startswith(
+            "600 of 600 rows need at most 600 ms, and the bound in use is wide enough; not enough evidence: 600 rows"
+        )
+    replayed = replace(asked, evidence=replace(asked.evidence, replayed_rows=1))
+    assert recommend(replayed).bound_ms is None
 
 
 needs = st.lists(st.integers(0, 10_000), min_size=420, max_size=1_500)
