@@ -47,8 +47,10 @@ def first_end_us(operator: Operator, time_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredWindows:
-    """What is stored of a stream's windows, as of its newest batch."""
+    """What is stored of a stream's windows."""
 
+    newest: ReportRow
+    """The newest batch, as of which it is."""
     arrivals: WindowArrivals
     """Their rows by age."""
     ledger: dict[int, Tally]
@@ -99,7 +101,7 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindow
         .order_by(LedgerKeyRow.key_us)
     )
     tallies = {key: Tally(*counts) for key, *counts in ledger if (key - until_us) % step_us(operator) == 0}
-    return StoredWindows(arrivals, tallies, _partitions(session, stream_id))
+    return StoredWindows(newest, arrivals, tallies, _partitions(session, stream_id))
 
 
 def _earlier(session: Session, stream_id: int, operator: Operator, until_us: int) -> Int64s:
