@@ -24,13 +24,15 @@ from tidemark.models.evidence.slots import DAY_US, SLOT_US
 
 _KEPT = 600
 """Windows of which ages are kept: three times those that an interval rests on, so that some can be old."""
+_LEAST_US = -(2**62)
+"""Before all times; windows may be as long as all of them."""
 _SEASONS_US = 35 * DAY_US
 """How far back the volume of a day and a week is read: five weeks."""
 
 
 def kept_from_us(operator: Operator, until_us: int) -> int:
     """Return from which end on the ages of windows are kept, that of the newest being ``until_us``."""
-    return until_us - _KEPT * step_us(operator)
+    return max(until_us - _KEPT * step_us(operator), _LEAST_US)
 
 
 def step_us(operator: Operator) -> int:
