@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.statements import upsert_many
-from tidemark.controller.base.db.tables import LedgerKeyRow
+from tidemark.controller.base.db.tables import LedgerKeyRow, WindowAgeRow
 from tidemark.controller.evidence import roll_up
 from tidemark.controller.reports.partitions import (
     add_partitions,
@@ -18,7 +18,8 @@ from tidemark.controller.reports.partitions import (
 from tidemark.controller.reports.raise_bases import Corrected
 from tidemark.controller.reports.store_reports import CountedReport
 from tidemark.models.base.operators import TimeWindow
-from tidemark.models.evidence.horizon import bucket_keys_us, horizon_from_us
+from tidemark.models.completeness.ages import slot_of
+from tidemark.models.evidence.horizon import bucket_keys_us, horizon_from_us, key_span_us
 from tidemark.models.evidence.key_counts import sum_runs
 from tidemark.models.evidence.needs import late_base_ms
 
@@ -45,21 +46,25 @@ class StreamEvidence:
 
     def add(self, session: Session, reports: Sequence[CountedReport]) -> None:
         """Add reports of different streams to the ledger and to their partitions; ``roll_up`` adds the rest later."""
-        _add_to_ledger(session, reports)
+        bases_us = [
+            base_after_us(
+                counted.new.report,
+                late_base_ms(counted.new.report.late_base_ms, counted.new.stored.before_max_us),
+                counted.facts.seen_us,
+            )
+            for counted in reports
+        ]
+        _add_to_ledger(session, reports, bases_us)
         add_partitions(
             session,
             [
                 (
                     counted.new.stream_id,
                     counted.facts.seen_us,
-                    base_after_us(
-                        counted.new.report,
-                        late_base_ms(counted.new.report.late_base_ms, counted.new.stored.before_max_us),
-                        counted.facts.seen_us,
-                    ),
+                    base_us,
                     arrived_in(counted.new.report, counted.cells, counted.wrong, counted.clocks.latest_us),
                 )
-                for counted in reports
+                for counted, base_us in zip(reports, bases_us, strict=True)
             ],
         )
 
@@ -68,13 +73,14 @@ class StreamEvidence:
         roll_up.correct(session, stream_id, corrected)
 
 
-def _add_to_ledger(session: Session, reports: Sequence[CountedReport]) -> None:
-    """Add the judgements of reports by key: sums over all partitions, in any order.
+def _add_to_ledger(session: Session, reports: Sequence[CountedReport], bases_us: Sequence[int]) -> None:
+    """Add the judgements of reports by key, and by its age: sums over all partitions, in any order.
 
     They are no rollup: a key's rows come over many slots of time, and nothing that comes later changes them.
     """
     columns: dict[str, list[int]] = {name: [] for name in ("stream_id", "key_us", *_COUNTS)}
-    for counted in reports:
+    slots: list[int] = []
+    for counted, base_us in zip(reports, bases_us, strict=True):
         operator, from_us = counted.new.report.operator, counted.new.stored.ledger_from_us
         keys_us, counts = counted.judgement.keys_us, counted.judgement.counts
         if not isinstance(operator, TimeWindow):
@@ -85,6 +91,13 @@ def _add_to_ledger(session: Session, reports: Sequence[CountedReport]) -> None:
             keys_us, counts = keys_us[first:], counts[:, first:]
         columns["stream_id"] += [counted.new.stream_id] * len(keys_us)
         columns["key_us"] += keys_us.tolist()
+        slots += slot_of(base_us - keys_us, key_span_us(operator)).tolist()
         for name, values in zip(_COUNTS, counts.tolist(), strict=True):
             columns[name] += values
     upsert_many(session, LedgerKeyRow, columns, same={}, added=_COUNTS)
+    ages = {
+        **{name: columns[name] for name in ("stream_id", "key_us")},
+        "slot": slots,
+        "rows": columns["rows"],
+    }
+    upsert_many(session, WindowAgeRow, ages, same={}, added=("rows",))

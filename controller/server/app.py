@@ -29,6 +29,7 @@ from tidemark.controller.server.routes import (
     savings,
     streams,
     tokens,
+    windows,
 )
 from tidemark.controller.server.spec_routes import join_routes, pin_routes, stream_routes
 
@@ -44,6 +45,7 @@ _RESOURCES = (
     curves,
     charts,
     partitions,
+    windows,
     reports,
     rollouts,
     tokens,

@@ -76,6 +76,11 @@ def bucket_keys_us(operator: Operator, keys_us: Int64s) -> Int64s:
     return -(-keys_us // _KEY_BUCKET_US) * _KEY_BUCKET_US
 
 
+def key_span_us(operator: Operator) -> int:
+    """Return the event time that a kept key stands for: a window's length, else that of its bucket."""
+    return operator.size_us if isinstance(operator, TimeWindow) else _KEY_BUCKET_US
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
     """What one report adds to a horizon."""

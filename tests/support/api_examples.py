@@ -329,6 +329,8 @@ def _read(one: _Recorder, job: _Job) -> None:
         "/preview?bound_ms=60000",
         "/partition-curve?partition=3&bound_ms=20000&bound_ms=60000",
         "/partitions",
+        "/windows?limit=1",
+        f"/windows/{job.at_us // (60 * SECOND) * 60 * SECOND - 60 * SECOND}",
         "/lost",
         f"/history?from_us={job.at_us - 300 * SECOND}&to_us={job.at_us}",
         "/heatmap?slots=2",

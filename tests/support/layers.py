@@ -14,7 +14,17 @@ from support.import_graph import every_import
 from support.tree import FOLDERS, ROOT
 
 LAYERS: dict[str, tuple[str, ...]] = {
-    "models": ("base", "protocol", "evidence", "specs", "recommend", "rollout", "live", "backtest"),
+    "models": (
+        "base",
+        "protocol",
+        "evidence",
+        "completeness",
+        "specs",
+        "recommend",
+        "rollout",
+        "live",
+        "backtest",
+    ),
     "controller": ("base", "specs", "reports", "evidence", "control", "view", "server", "tools", "lab"),
     "spark_jobs": (
         "spark",

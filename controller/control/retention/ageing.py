@@ -19,10 +19,13 @@ from tidemark.controller.base.db.tables import (
     ReportBodyRow,
     ReportRow,
     RollupRow,
+    WindowAgeRow,
 )
 from tidemark.controller.control.retention.history import delete_some
 from tidemark.controller.evidence.roll_up import forget_rollups
 from tidemark.controller.evidence.rollups import TEN_MINUTES_US
+from tidemark.controller.evidence.window_ages import kept_from_us
+from tidemark.controller.reports.store import newest_report
 from tidemark.models.base.granules import SPARK_TICK_US
 from tidemark.models.evidence.slots import DAY_US, HOUR_US, SLOT_US, Retention, edge_us
 
@@ -160,6 +163,17 @@ def _forget_ledger(session: Session, offset: OffsetRow, now_us: int, retention: 
     return True
 
 
+def _forget_ages(session: Session, offset: OffsetRow, _now_us: int, _retention: Retention) -> bool:
+    """Delete the ages of windows that are too old to tell of new ones."""
+    newest = newest_report(session, offset.stream_id)
+    if newest is None:
+        return False
+    # By what all clocks agree on, as the watermark follows it.
+    until_us = kept_from_us(newest.operator, newest.watermark_ms * SPARK_TICK_US)
+    which = WindowAgeRow.stream_id == offset.stream_id, WindowAgeRow.key_us < until_us
+    return bool(_count(session.execute(delete(WindowAgeRow).where(*which))))
+
+
 def _forget_events(session: Session, offset: OffsetRow, now_us: int, retention: Retention) -> bool:
     """Delete old events."""
     which = EventRow.stream_id == offset.stream_id, EventRow.at_us < now_us - retention.events_us
@@ -172,6 +186,7 @@ AGEING_STEPS: tuple[Step, ...] = (
     _forget_bodies,
     _forget_reports,
     _forget_ledger,
+    _forget_ages,
     _forget_days,
     _forget_events,
 )

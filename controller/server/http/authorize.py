@@ -80,6 +80,8 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         "getPartitionCurve": _READ,
         "getBudget": _READ,
         "listPartitions": _READ,
+        "listWindows": _READ,
+        "getWindow": _READ,
         "listPredictions": _READ,
         "listPins": _LIST,
         "getPin": Need("Read", without_job="list"),

@@ -14,6 +14,7 @@ it was read: when somebody else has changed it meanwhile, ``ChangedError`` says 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -44,6 +45,7 @@ from tidemark.controller.server.schemas.savings import SavingsPage
 from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
 from tidemark.controller.server.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.server.schemas.streams import StreamStatus
+from tidemark.controller.server.schemas.windows import Window
 from tidemark.controller.tools.client.address import stream_path
 from tidemark.controller.tools.client.errors import ChangedError
 from tidemark.controller.tools.client.operations import (
@@ -67,6 +69,9 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 5.0
 """Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""
+
+_WAIT_SECONDS = 50
+"""How long one request of a wait waits: many proxies end a request after a minute."""
 
 _JOB = "/v1/jobs/{job}"
 _JOIN = f"{_JOB}/joins/{{join}}"
@@ -120,6 +125,10 @@ class Client(Transport):
     """Which values of a dimension lose rows."""
     partitions = items(f"{_STREAM}/partitions", Partition)
     """The partitions of a stream by name."""
+    windows = items(f"{_STREAM}/windows?state&share_ppm&from_us&to_us", Window)
+    """The windows of a stream, the newest first: what has come of each, what counts, and what is to come."""
+    window = read(f"{_STREAM}/windows/{{end_us}}?share_ppm", Window)
+    """The window that ends at a time."""
     predictions = items(f"{_STREAM}/predictions", Prediction)
     """The prediction of each published bound and how it turned out, the newest first."""
     reports = items(f"{_STREAM}/reports", ReportSummary)
@@ -333,6 +342,29 @@ class Client(Transport):
                 etag = answer.headers.get("etag")
                 yield checked(BoundAnswer, answer.content)
             if etag is None or (headers and "preference-applied" not in answer.headers):
+                self._sleep(_POLL_SECONDS)
+
+    def wait_for_window(
+        self, job: str, stream: str, end_us: int, share_ppm: int | None = None, *, timeout_seconds: float
+    ) -> Window:
+        """Return a window once a share of its rows has come and counts, or cannot any more, or the time is up.
+
+        Args:
+            job: name of the job.
+            stream: name of the stream.
+            end_us: end of the window, in microseconds since the epoch.
+            share_ppm: the share, in parts per million; None: the target of the SLO, or 99.5 %.
+            timeout_seconds: how long to wait at most.
+        """
+        where, until = stream_path(job, stream, f"/windows/{end_us}"), monotonic() + timeout_seconds
+        while True:
+            left = min(max(round(until - monotonic()), 0), _WAIT_SECONDS)
+            query, headers = in_query({"share_ppm": share_ppm}), {"Prefer": f"wait={left}"}
+            answer = self.send("GET", where, params=query, headers=headers, extra_seconds=left)
+            window = checked(Window, answer.content)
+            if window.outcome in {"Reached", "Unreachable"} or monotonic() >= until - 1:
+                return window
+            if "preference-applied" not in answer.headers:
                 self._sleep(_POLL_SECONDS)
 
 

@@ -17,6 +17,7 @@ from tidemark.controller.base.db.tables.evidence import (
     OffsetRow,
     PartitionRollupRow,
     RollupRow,
+    WindowAgeRow,
 )
 from tidemark.controller.base.db.tables.lost import LateSlotRow, LateStepRow
 from tidemark.controller.base.db.tables.replicas import EpochRow, LeaseRow, ReplicaRow
@@ -74,4 +75,5 @@ __all__ = [
     "SloRow",
     "StreamRow",
     "TokenRow",
+    "WindowAgeRow",
 ]

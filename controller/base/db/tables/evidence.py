@@ -19,6 +19,18 @@ class LedgerKeyRow(RowOfStream):
     late_max: Mapped[Whole]
 
 
+class WindowAgeRow(RowOfStream):
+    """The ledger's rows by key and by how old the key was when they were read, of the newest keys."""
+
+    __tablename__ = "window_ages"
+
+    key_us: Mapped[KeyNumber]
+    """As in the ledger."""
+    slot: Mapped[KeyNumber]
+    """Slot of age (``models.completeness.ages``)."""
+    rows: Mapped[Whole]
+
+
 class RollupRow(RowOfStream):
     """What the reports of a stream in one slot add up to: a minute, ten minutes, an hour or a day of batches."""
 

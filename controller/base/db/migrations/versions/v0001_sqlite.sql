@@ -506,6 +506,15 @@ CREATE TABLE slos (
     CONSTRAINT fk_slos_join_id_joins FOREIGN KEY(join_id) REFERENCES joins (id)
 );
 
+CREATE TABLE window_ages (
+    stream_id INTEGER NOT NULL,
+    key_us BIGINT NOT NULL,
+    slot BIGINT NOT NULL,
+    rows BIGINT NOT NULL,
+    CONSTRAINT pk_window_ages PRIMARY KEY (stream_id, key_us, slot),
+    CONSTRAINT fk_window_ages_stream_id_streams FOREIGN KEY(stream_id) REFERENCES streams (id)
+);
+
 CREATE TABLE report_bodies (
     report_id INTEGER NOT NULL,
     body BLOB NOT NULL,

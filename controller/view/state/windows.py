@@ -1,0 +1,69 @@
+"""Windows of a stream as they are shown: what has come of each, what the result has of it, and what it will become."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from tidemark.controller.base.answer import share_ppm
+from tidemark.controller.base.db.tables import ReportRow
+from tidemark.controller.control.decide.load import read_progress
+from tidemark.controller.evidence.evidence_cache import EvidenceCache
+from tidemark.controller.evidence.horizon import horizon_of
+from tidemark.controller.evidence.window_ages import StoredWindows, step_us, windows_of
+from tidemark.controller.evidence.windows import passed_us
+from tidemark.controller.specs.store import horizon_ms_of
+from tidemark.models.completeness.estimate import NotKnown, estimate
+from tidemark.models.completeness.outcome import Window, WindowEstimate, WindowOutcome, WindowState
+from tidemark.models.evidence.ledger import Tally
+
+
+def read_windows(session: Session, stream_id: int, now_us: int, cache: EvidenceCache) -> StoredWindows | None:
+    """Return what is stored of a stream's windows; None without reports."""
+    horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
+    if horizon is None:
+        return None
+    gap_us = read_progress(session, horizon, now_us, cache).batch_gap_us
+    return windows_of(session, horizon.newest, gap_us or step_us(horizon.newest.operator) // 10)
+
+
+def state_of(newest: ReportRow, end_us: int) -> WindowState:
+    """Return whether rows of a window can still be counted."""
+    return "Closed" if end_us <= passed_us(newest) else "Open"
+
+
+def window_of(stored: StoredWindows | None, end_us: int, asked_ppm: int) -> Window:
+    """Return the window that ends at a time, in microseconds; of a stream without reports where ``stored`` is None."""
+    found: WindowEstimate | NotKnown = NotKnown("no report of the stream has come yet")
+    state: WindowState = "Open"
+    tally = Tally()
+    if stored is not None:
+        newest, tally = stored.newest, stored.ledger.get(end_us, tally)
+        state = state_of(newest, end_us)
+        found = NotKnown("rows of the newest batch could not be counted by window")
+        if not newest.unjudged_rows:
+            found = estimate(
+                stored.arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm
+            )
+    least_ppm, most_ppm = (
+        share_ppm(tally.rows - late, tally.rows) for late in (tally.late_max, tally.late_min)
+    )
+    outcome: WindowOutcome = "NotYet"
+    if state == "Closed" and most_ppm is not None and most_ppm < asked_ppm:
+        outcome = "Unreachable"
+    elif isinstance(found, NotKnown):
+        outcome = "NotKnown"
+    elif found.settled and least_ppm is not None and least_ppm >= asked_ppm:
+        outcome = "Reached"
+    return Window(
+        end_us=end_us,
+        state=state,
+        asked_ppm=asked_ppm,
+        rows=tally.rows,
+        late_min=tally.late_min,
+        late_max=tally.late_max,
+        counted_min_ppm=least_ppm,
+        counted_max_ppm=most_ppm,
+        estimate=None if isinstance(found, NotKnown) else found,
+        unknown=found.reason if isinstance(found, NotKnown) else None,
+        outcome=outcome,
+    )

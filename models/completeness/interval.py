@@ -1,0 +1,83 @@
+"""The interval of a forecast, from what it was off on past windows: conformal prediction that follows a change.
+
+Errors are compared in units of those of similar windows. Their order statistics bound the next one, whatever their
+distribution (V. Vovk, A. Gammerman and G. Shafer, "Algorithmic Learning in a Random World", 2005). Each past window is
+bounded by those before it alone; where they miss more often than asked, wider ranks are taken from then on (I. Gibbs
+and E. Candes, "Adaptive conformal inference under distribution shift", NeurIPS 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.models.completeness.ages import Float64s
+from tidemark.models.completeness.forecasts import Forecast
+from tidemark.models.completeness.history import MIN_WINDOWS, AgeHistory
+
+MISSED = 0.05
+"""Share of the windows that an interval may miss."""
+_STEP = 0.02
+"""How far a miss moves the share that is aimed at."""
+_CERTAIN = 1.64
+"""Standard deviations by which more misses than that are no chance, 5 %."""
+_BEYOND = 1.5
+"""How much further than every error so far an interval reaches that no rank is wide enough for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """The least and the most final rows of windows, and which past ones were bounded by those before them."""
+
+    least: Float64s
+    """Of each window of the history, shape (windows,)."""
+    most: Float64s
+    scored: slice
+    """The past windows that were."""
+
+    def holds(self, final: Float64s) -> tuple[int, int, bool]:
+        """Return how many past windows were bounded, how many of them lay within, and whether the interval holds."""
+        final = final[self.scored]
+        within = int(((self.least[:-1][self.scored] <= final) & (final <= self.most[:-1][self.scored])).sum())
+        missed, expected = len(final) - within, MISSED * len(final)
+        return len(final), within, missed <= expected + _CERTAIN * math.sqrt(expected) + 1 / 2
+
+
+def bounds_of(history: AgeHistory, forecast: Forecast) -> Bounds:
+    """Return the bounds of each window, by the windows that were past when it was as old."""
+    final, so_far, rows = history.final, history.so_far, forecast.rows
+    error = final - rows[:-1]
+    size = np.abs(error)
+    scale = size[forecast.alike].mean(axis=1) + size.mean() / 10 + 0.25
+    scaled = error / scale[:-1]
+    first = MIN_WINDOWS + min(history.lag, len(final) - MIN_WINDOWS)
+    least, most = so_far.copy(), np.full(len(rows), np.inf)
+    aim = MISSED
+    for number in range(first, len(rows)):
+        last = number == len(rows) - 1
+        before = (
+            len(final)
+            if last
+            else int(np.searchsorted(history.places, history.places[number] - history.lag, "right"))
+        )
+        below, above = _ranks(np.sort(scaled[: max(before, MIN_WINDOWS)]), aim)
+        least[number] = max(np.floor(rows[number] + below * scale[number]), so_far[number])
+        most[number] = max(np.ceil(rows[number] + above * scale[number]), so_far[number])
+        if not last:
+            within = least[number] <= final[number] <= most[number]
+            aim = min(max(aim + _STEP * (MISSED - (not within)), 0.0), 2 * MISSED)
+    return Bounds(least, most, slice(first, len(final)))
+
+
+def _ranks(errors: Float64s, aim: float) -> tuple[float, float]:
+    """Return the order statistics between which the next error lies but for a share ``aim``."""
+    count = len(errors)
+    rank = math.ceil((count + 1) * (1 - aim / 2))
+    if rank <= count:
+        return float(errors[count - rank]), float(errors[rank - 1])
+    # Too few for both ends: what has come is the least.
+    rank = math.ceil((count + 1) * (1 - aim))
+    most = float(errors[-1])
+    return -math.inf, float(errors[rank - 1]) if rank <= count else max(most * _BEYOND, most)
