@@ -24,13 +24,15 @@ from tidemark.models.evidence.slots import DAY_US, SLOT_US
 
 _KEPT = 600
 """Windows of which ages are kept: three times those that an interval rests on, so that some can be old."""
+_LEAST_US = -(2**62)
+"""Before all times; windows may be as long as all of them."""
 _SEASONS_US = 35 * DAY_US
 """How far back the volume of a day and a week is read: five weeks."""
 
 
 def kept_from_us(operator: Operator, until_us: int) -> int:
     """Return from which end on the ages of windows are kept, that of the newest being ``until_us``."""
-    return until_us - _KEPT * step_us(operator)
+    return max(until_us - _KEPT * step_us(operator), _LEAST_US)
 
 
 def step_us(operator: Operator) -> int:
@@ -47,8 +49,10 @@ def first_end_us(operator: Operator, time_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredWindows:
-    """What is stored of a stream's windows, as of its newest batch."""
+    """What is stored of a stream's windows."""
 
+    newest: ReportRow
+    """The newest batch, as of which it is."""
     arrivals: WindowArrivals
     """Their rows by age."""
     ledger: dict[int, Tally]
@@ -99,7 +103,7 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindow
         .order_by(LedgerKeyRow.key_us)
     )
     tallies = {key: Tally(*counts) for key, *counts in ledger if (key - until_us) % step_us(operator) == 0}
-    return StoredWindows(arrivals, tallies, _partitions(session, stream_id))
+    return StoredWindows(newest, arrivals, tallies, _partitions(session, stream_id))
 
 
 def _earlier(session: Session, stream_id: int, operator: Operator, until_us: int) -> Int64s:

@@ -10,10 +10,12 @@ cause a new generation. One digit fewer widens by up to 10 %.
 """
 
 NARROW_DEAD_BAND_PPM = 100_000
-"""Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change.
+"""Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change, and by which one
+is wider at least that takes a restart.
 
 10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it protects
-rows. Doubling it halves the restarts of a stream whose delays fall slowly, and its windows wait up to a tenth longer.
+rows. Without the least step, a job that falls behind restarts up to twice as often. Doubling it halves the restarts of
+a stream whose delays fall slowly, and its windows wait up to a tenth longer.
 """
 
 RESTART_SPENT_PPM = 800_000

@@ -62,16 +62,7 @@ def estimate(
     if usual < MIN_ROWS:
         return NotKnown(f"windows have {plural(round(usual), 'row')} on average, fewer than {MIN_ROWS}")
     missing = [
-        missing_of(
-            partitions,
-            start_us=until_us - arrivals.span_us,
-            end_us=until_us,
-            base_us=arrivals.base_us,
-            seen_us=seen_us,
-            gap_us=arrivals.gap_us,
-            mature_us=plain.mature_us,
-            rows=usual,
-        )
+        missing_of(partitions, arrivals, until_us, seen_us=seen_us, mature_us=plain.mature_us, rows=usual)
         for until_us in range(end_us, end_us - (LAGS + 1) * arrivals.step_us, -arrivals.step_us)
     ]
     shares = np.array([_lacked(some) for some in missing])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.models.base.target import PPM
+from tidemark.models.completeness.arrivals import WindowArrivals
 from tidemark.models.completeness.outcome import SilentPartition
 from tidemark.models.evidence.progress import PartitionTimes
 
@@ -34,37 +35,34 @@ class PartitionProgress:
 
 def missing_of(
     partitions: Sequence[PartitionProgress],
-    *,
-    start_us: int,
+    arrivals: WindowArrivals,
     end_us: int,
-    base_us: int,
+    *,
     seen_us: int,
-    gap_us: int,
     mature_us: int,
     rows: float,
 ) -> list[SilentPartition]:
-    """Return which partitions are silent, and what share of a window they lack, the greatest first.
+    """Return which partitions are silent, and what share of the window that ends at a time they lack, most first.
 
     One that has been silent for longer than rows take to come has ended. Where as many have ended as go on, a silence
     says nothing.
 
     Args:
         partitions: all that were ever seen.
-        start_us: start of the window in microseconds.
-        end_us: its end.
-        base_us: the stream's newest event time.
+        arrivals: the stream's windows.
+        end_us: end of the window.
         seen_us: when the newest batch was triggered, by the clock.
-        gap_us: the usual time from one batch to the next.
         mature_us: the age from which on nothing more comes.
-        rows: rows that the window usually has.
+        rows: rows that a window usually has.
     """
-    ended = sum(base_us - one.newest_us > mature_us + end_us - start_us for one in partitions)
-    if 2 * ended > len(partitions):
+    base_us, gap_us, start_us = arrivals.base_us, arrivals.gap_us, end_us - arrivals.span_us
+    ended_us = base_us - mature_us - arrivals.span_us
+    if 2 * sum(one.newest_us < ended_us for one in partitions) > len(partitions):
         return []
     found = []
     for one in partitions:
         times = one.times
-        if times.batches < _FEWEST_BATCHES or base_us - one.newest_us > mature_us + end_us - start_us:
+        if times.batches < _FEWEST_BATCHES or one.newest_us < ended_us:
             continue
         own_gap_us = (times.last_seen_us - times.first_seen_us) // (times.batches - 1)
         until_us = min(end_us, base_us - one.behind_us)

@@ -98,10 +98,10 @@ def _quantile(inputs: Inputs) -> DecisionStep:
 
 
 def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> DecisionStep:
-    """Widen what is too narrow for the rows that were counted; a first bound and a narrower one take a certificate.
+    """Go by the rows that were counted; a first bound and the first narrowing take a certificate.
 
-    Rows that share their fate prove little, but they were late all the same. So here each counts as an event; but not
-    those of a replay.
+    Rows that share their fate prove little, but they were late all the same, and on time. So here each counts as an
+    event; but not those of a replay. Of a change by a restart most of the budget is left (``few_restarts``).
     """
     rows, slo, in_use = inputs.evidence.rows, inputs.slo, inputs.in_use_bound_ms
     reason = lack_of_evidence(rows, rows_per_event, slo.target_ppm, confidence)
@@ -110,13 +110,14 @@ def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> De
     replay = _replay(inputs)
     if replay is not None:
         reason, in_use = f"{reason}; {replay}: nothing is widened by less", None
-    if rank is None or need_us is None or in_use is None or need_us <= in_use * 1_000:
+    is_enough = need_us is not None and in_use is not None and need_us <= in_use * 1_000
+    if rank is None or need_us is None or in_use is None or (is_enough and inputs.changes.since_us is None):
         way_out = _way_out(inputs, rows_per_event)
         return DecisionStep(StepKind.QUANTILE, None, f"{reason}; counted {way_out}")
-    bound_ms = math.ceil(need_us / 1_000)
-    needed = f"{rank:,} of {rows:,} rows need at most {_enough(bound_ms)}"
+    bound_ms = max(math.ceil(need_us / 1_000), 0)
+    needed = f"{rank:,} of {rows:,} rows need at most {_enough(bound_ms)}, and {inputs.bound_name} is"
     return DecisionStep(
-        StepKind.QUANTILE, bound_ms, f"{needed}, and {inputs.bound_name} is narrower; {reason}"
+        StepKind.QUANTILE, bound_ms, f"{needed} {'wide enough' if is_enough else 'narrower'}; {reason}"
     )
 
 

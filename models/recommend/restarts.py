@@ -3,15 +3,20 @@
 A bound that follows every estimate restarts a job all day long. A certificate rests on how many independent events
 there are, which late rows keep changing; that it no longer holds does not show that the bound in use is too narrow. So
 the bound in use stays until the rows counted would have spent most of the error budget under it. It is narrowed as soon
-as a certificate allows it and the wait saved outweighs the restarts. Either way it changes to a bound that would have
-spent so little that it lasts: between the two there is room for the estimate to move.
+as the wait saved outweighs the restarts, for the first time on a certificate. Either way it changes to a bound that
+would have spent so little that it lasts: between the two there is room for the estimate to move.
 """
 
 from __future__ import annotations
 
 import math
 
-from tidemark.models.base.defaults import RESTART_COST_MS, RESTART_LEAVES_SPENT_PPM, RESTART_SPENT_PPM
+from tidemark.models.base.defaults import (
+    NARROW_DEAD_BAND_PPM,
+    RESTART_COST_MS,
+    RESTART_LEAVES_SPENT_PPM,
+    RESTART_SPENT_PPM,
+)
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.target import PPM, format_share
 from tidemark.models.recommend.choice import rounded_up
@@ -41,6 +46,9 @@ def few_restarts(inputs: Inputs, bound_ms: int) -> DecisionStep:
     lasting_ms = bound_ms if lasting_us is None else max(bound_ms, rounded_up(math.ceil(lasting_us / 1_000)))
     if bound_ms < in_use:
         lasting_ms = min(lasting_ms, in_use)
+    else:
+        # Each batch of a job that falls behind needs a little more than the one before.
+        lasting_ms = max(lasting_ms, rounded_up(-(-in_use * (PPM + NARROW_DEAD_BAND_PPM) // PPM)))
     reason = f"{format_duration(lasting_ms * 1_000)} would have spent at most {format_share(RESTART_LEAVES_SPENT_PPM)}"
     return DecisionStep(
         kind, lasting_ms, f"{reason} of the error budget on all rows counted, so that it lasts"

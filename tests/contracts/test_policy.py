@@ -26,7 +26,8 @@ RING_BYTES = 8 * 4_096
 STREAM_BYTES = 480_000
 """What the live policy keeps for a stream, however many partitions it has; each of them adds at most 4 kB.
 
-It is half of that but while partitions are silent: then it keeps what each of them withholds of every open cohort.
+Measured: 390 kB from the first batch on, three quarters of it the profiles of the hour, the day and the week. While
+partitions are silent it keeps what each of them withholds of every open cohort besides.
 """
 CONSTANT = ("fixed:5s", "flink:5s")
 NAMES = (

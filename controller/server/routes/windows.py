@@ -8,10 +8,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import WithJsonSchema
-from sqlalchemy.orm import Session
 
 from tidemark.controller.base.errors import InvalidParameterError
-from tidemark.controller.evidence.window_ages import first_end_us
+from tidemark.controller.evidence.window_ages import StoredWindows, first_end_us
 from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.server.http.authorize import TheCaller
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
@@ -24,14 +23,13 @@ from tidemark.controller.server.http.parameters import (
     wait_seconds,
 )
 from tidemark.controller.server.process.service import Service
-from tidemark.controller.server.routes.charts import FromUs, ToUs
 from tidemark.controller.server.schemas.windows import Window, WindowPage
 from tidemark.controller.specs.store import get_slo
 from tidemark.controller.specs.streams import get_stream
 from tidemark.controller.view.state.windows import (
     read_windows,
     state_of,
-    window_view,
+    window_of,
 )
 from tidemark.models.base.ranges import MAX_TIME_US
 from tidemark.models.base.target import PPM
@@ -44,6 +42,10 @@ _LOOK_SECONDS = 1.0
 """Time between two looks at the store while a request waits."""
 
 _State = Annotated[WindowState | None, Query(description="Only windows in this state.")]
+_FromUs = Annotated[
+    int | None, Query(ge=0, le=MAX_TIME_US, description="Only windows that end after this time.")
+]
+_ToUs = Annotated[int | None, Query(ge=0, le=MAX_TIME_US, description="Only windows that end by this time.")]
 _SharePpm = Annotated[
     int | None,
     Query(
@@ -79,8 +81,8 @@ def list_all(
     paging: ThePaging,
     *,
     state: _State = None,
-    from_us: FromUs = None,
-    to_us: ToUs = None,
+    from_us: _FromUs = None,
+    to_us: _ToUs = None,
     share_ppm: _SharePpm = None,
 ) -> WindowPage:
     """List the stream's windows that end in a span, the newest first: what has come, what counts, what is to come.
@@ -88,23 +90,20 @@ def list_all(
     The newest six hundred are listed.
     """
     before_us = decode_number_cursor(paging.cursor)
-    with service.database.read() as session:
-        stream_id = get_stream(session, which.job, which.stream).id
-        asked_ppm = _asked_ppm(session, stream_id, share_ppm)
-        read = read_windows(session, stream_id, service.clock(), service.cache)
-    if read is None:
+    _, asked_ppm, stored = _read(service, which, share_ppm)
+    if stored is None:
         return WindowPage(windows=[], next_cursor=None)
     ends_us = [
         end_us
-        for end_us in reversed(read[1].ledger)
+        for end_us in reversed(stored.ledger)
         if (before_us is None or end_us < before_us)
         and (from_us is None or end_us > from_us)
         and (to_us is None or end_us <= to_us)
-        and (state is None or state_of(read[0], end_us) == state)
+        and (state is None or state_of(stored.newest, end_us) == state)
     ]
     page, next_cursor = paging.cut(ends_us, lambda end_us: (end_us,))
     return WindowPage(
-        windows=[window_view(read, end_us, asked_ppm) for end_us in page], next_cursor=next_cursor
+        windows=[window_of(stored, end_us, asked_ppm) for end_us in page], next_cursor=next_cursor
     )
 
 
@@ -129,12 +128,14 @@ async def get_window(
         response.headers["Preference-Applied"] = f"wait={wait}"
     asked, clock = (which, end_us, share_ppm), asyncio.get_running_loop().time
     until = clock() + (wait or 0)
-    read_id, found = await service.reads.read(("window", *asked), partial(_read, service, *asked))
+    read_id, found = await service.reads.read(("window", *asked), partial(_window, service, *asked))
     with service.watch.callers.taken(caller, 1 if wait else 0):
         while found.outcome not in _ENDED and clock() < until and not service.watch.released:
             await asyncio.sleep(_LOOK_SECONDS)
             if await service.reads.read(("newest", which), partial(_newest, service, which)) != read_id:
-                read_id, found = await service.reads.read(("window", *asked), partial(_read, service, *asked))
+                read_id, found = await service.reads.read(
+                    ("window", *asked), partial(_window, service, *asked)
+                )
     return found
 
 
@@ -142,26 +143,28 @@ _ENDED = {"Reached", "Unreachable"}
 """Outcomes that stay."""
 
 
-def _read(service: Service, which: StreamPath, end_us: int, share_ppm: int | None) -> tuple[int, Window]:
+def _window(service: Service, which: StreamPath, end_us: int, share_ppm: int | None) -> tuple[int, Window]:
     """Return the newest report's id, and the window as of then."""
+    newest_id, asked_ppm, stored = _read(service, which, share_ppm)
+    next_us = end_us if stored is None else first_end_us(stored.newest.operator, end_us - 1)
+    if stored is not None and next_us != end_us:
+        reason = f"no window of {stored.newest.operator} ends then; the next one ends at {next_us}"
+        raise InvalidParameterError.at("end_us", reason)
+    return newest_id, window_of(stored, end_us, asked_ppm)
+
+
+def _read(
+    service: Service, which: StreamPath, share_ppm: int | None
+) -> tuple[int, int, StoredWindows | None]:
+    """Return the newest report's id, the share asked for, and the stream's windows."""
     with service.database.read() as session:
         stream_id = get_stream(session, which.job, which.stream).id
-        asked_ppm = _asked_ppm(session, stream_id, share_ppm)
-        newest_id = newest_report_id(session, stream_id)
-        read = read_windows(session, stream_id, service.clock(), service.cache)
-    if read is not None:
-        next_us = first_end_us(read[0].operator, end_us - 1)
-        if next_us != end_us:
-            reason = f"no window of {read[0].operator} ends then; the next one ends at {next_us}"
-            raise InvalidParameterError.at("end_us", reason)
-    return newest_id, window_view(read, end_us, asked_ppm)
+        slo = get_slo(session, stream_id)
+        asked_ppm = share_ppm or (DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm)
+        stored = read_windows(session, stream_id, service.clock(), service.cache)
+        return newest_report_id(session, stream_id), asked_ppm, stored
 
 
 def _newest(service: Service, which: StreamPath) -> int:
     with service.database.read() as session:
         return newest_report_id(session, get_stream(session, which.job, which.stream).id)
-
-
-def _asked_ppm(session: Session, stream_id: int, share_ppm: int | None) -> int:
-    slo = get_slo(session, stream_id)
-    return share_ppm or (DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm)

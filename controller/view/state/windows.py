@@ -17,17 +17,13 @@ from tidemark.models.completeness.outcome import Window, WindowEstimate, WindowO
 from tidemark.models.evidence.ledger import Tally
 
 
-def read_windows(
-    session: Session, stream_id: int, now_us: int, cache: EvidenceCache
-) -> tuple[ReportRow, StoredWindows] | None:
-    """Return the stream's newest batch and what is stored of its windows; None without reports."""
+def read_windows(session: Session, stream_id: int, now_us: int, cache: EvidenceCache) -> StoredWindows | None:
+    """Return what is stored of a stream's windows; None without reports."""
     horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
     if horizon is None:
         return None
     gap_us = read_progress(session, horizon, now_us, cache).batch_gap_us
-    return horizon.newest, windows_of(
-        session, horizon.newest, gap_us or step_us(horizon.newest.operator) // 10
-    )
+    return windows_of(session, horizon.newest, gap_us or step_us(horizon.newest.operator) // 10)
 
 
 def state_of(newest: ReportRow, end_us: int) -> WindowState:
@@ -35,25 +31,28 @@ def state_of(newest: ReportRow, end_us: int) -> WindowState:
     return "Closed" if end_us <= passed_us(newest) else "Open"
 
 
-def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int) -> Window:
-    """Return one window.
-
-    Args:
-        read: what ``read_windows`` returned.
-        end_us: end of the window, in microseconds.
-        asked_ppm: the share asked for, in parts per million.
-    """
-    found, state, tally = _found(read, end_us, asked_ppm)
-    known = found if isinstance(found, WindowEstimate) else None
+def window_of(stored: StoredWindows | None, end_us: int, asked_ppm: int) -> Window:
+    """Return the window that ends at a time, in microseconds; of a stream without reports where ``stored`` is None."""
+    found: WindowEstimate | NotKnown = NotKnown("no report of the stream has come yet")
+    state: WindowState = "Open"
+    tally = Tally()
+    if stored is not None:
+        newest, tally = stored.newest, stored.ledger.get(end_us, tally)
+        state = state_of(newest, end_us)
+        found = NotKnown("rows of the newest batch could not be counted by window")
+        if not newest.unjudged_rows:
+            found = estimate(
+                stored.arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm
+            )
     least_ppm, most_ppm = (
         share_ppm(tally.rows - late, tally.rows) for late in (tally.late_max, tally.late_min)
     )
     outcome: WindowOutcome = "NotYet"
     if state == "Closed" and most_ppm is not None and most_ppm < asked_ppm:
         outcome = "Unreachable"
-    elif known is None:
+    elif isinstance(found, NotKnown):
         outcome = "NotKnown"
-    elif known.settled and least_ppm is not None and least_ppm >= asked_ppm:
+    elif found.settled and least_ppm is not None and least_ppm >= asked_ppm:
         outcome = "Reached"
     return Window(
         end_us=end_us,
@@ -64,23 +63,7 @@ def window_view(read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked
         late_max=tally.late_max,
         counted_min_ppm=least_ppm,
         counted_max_ppm=most_ppm,
-        estimate=known,
+        estimate=None if isinstance(found, NotKnown) else found,
         unknown=found.reason if isinstance(found, NotKnown) else None,
         outcome=outcome,
-    )
-
-
-def _found(
-    read: tuple[ReportRow, StoredWindows] | None, end_us: int, asked_ppm: int
-) -> tuple[WindowEstimate | NotKnown, WindowState, Tally]:
-    if read is None:
-        return NotKnown("no report of the stream has come yet"), "Open", Tally()
-    newest, stored = read
-    state, tally = state_of(newest, end_us), stored.ledger.get(end_us, Tally())
-    if newest.unjudged_rows:
-        return NotKnown("rows of the newest batch could not be counted by window"), state, tally
-    return (
-        estimate(stored.arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm),
-        state,
-        tally,
     )

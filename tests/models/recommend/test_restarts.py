@@ -14,6 +14,9 @@ from tidemark.models.backtest.recommended import RecommendedPolicy
 from tidemark.models.backtest.run import BacktestScore, meets, run, score
 from tidemark.models.base.operators import tumbling
 from tidemark.models.base.target import PPM
+from tidemark.models.evidence.curve import Curve
+from tidemark.models.evidence.events import NO_BATCHES, LateBatches, Overdispersion
+from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import DAY_US
 from tidemark.models.live.policy import Setup
 from tidemark.models.recommend.bound_in_use import UNCHANGED, BoundInUse
@@ -32,7 +35,7 @@ def _restarting(asked: Inputs, lasted_s: float | None = None) -> Inputs:
     return replace(asked, changes=BoundInUse(asked.in_use_bound_ms, since_us))
 
 
-@pytest.mark.parametrize(("in_use_ms", "bound_ms"), [(992, 992), (991, 998), (998, 998)])
+@pytest.mark.parametrize(("in_use_ms", "bound_ms"), [(992, 992), (991, 1_100), (998, 998)])
 def test_a_bound_stays_until_it_would_have_spent_most_of_the_budget(in_use_ms: int, bound_ms: int) -> None:
     """Of 1,000 rows ten may be late; that 992 ms is not certified is no reason to restart."""
     found = recommend(_restarting(inputs(THOUSAND, in_use_bound_ms=in_use_ms)))
@@ -60,6 +63,12 @@ def test_a_widening_leaves_most_of_the_budget_so_that_it_lasts() -> None:
     )
 
 
+def test_a_widening_for_a_restart_is_by_a_tenth_at_least() -> None:
+    """998 ms would have spent less than a quarter, but a job that falls behind takes a restart for each step to it."""
+    assert recommend(_restarting(inputs(THOUSAND, in_use_bound_ms=960))).bound_ms == 1_060
+    assert recommend(_restarting(inputs(THOUSAND, in_use_bound_ms=900))).bound_ms == 998
+
+
 def test_a_narrowing_leaves_as_much_so_that_it_is_not_taken_back() -> None:
     """Narrowed to what is certified, the bound that a widening came to would be undone at once."""
     asked = inputs(range(1, 10_001), in_use_bound_ms=60_000, policy=IN_ONE_STEP)
@@ -85,6 +94,26 @@ def test_an_earlier_widening_does_not_hold_a_bound_for_a_day() -> None:
     """It is narrowed as soon as the narrower one is certified and saves more than it costs."""
     asked = inputs(THOUSAND, in_use_bound_ms=60_000, policy=IN_ONE_STEP)
     assert recommend(_restarting(asked, lasted_s=62)).bound_ms == 998
+
+
+@pytest.mark.parametrize(("lasted_s", "bound_ms"), [(None, None), (1, 7_000), (3_600, 600)])
+def test_a_bound_that_changed_before_comes_back_without_a_certificate(
+    lasted_s: int | None, bound_ms: int | None
+) -> None:
+    """Eight uploads certify nothing, but what was widened by their rows is narrowed by them, too."""
+    asked = inputs(range(1, 601), in_use_bound_ms=7_000)
+    buckets = [Sketch().buckets_of(np.full(75, 75_000 * upload)) for upload in range(1, 9)]
+    uploads = [LateBatches.of_batch(each, np.ones(75)) for each in buckets]
+    overdispersion = Overdispersion.of([sum(uploads, NO_BATCHES)])
+    asked = _restarting(replace(asked, curve=Curve(asked.curve.needs, None, overdispersion)), lasted_s)
+    found = recommend(asked)
+    assert found.bound_ms == bound_ms
+    if bound_ms is not None:
+        assert step(found, "quantile").reason.startswith(
+            "600 of 600 rows need at most 600 ms, and the bound in use is wide enough; not enough evidence: 600 rows"
+        )
+    replayed = replace(asked, evidence=replace(asked.evidence, replayed_rows=1))
+    assert recommend(replayed).bound_ms is None
 
 
 needs = st.lists(st.integers(0, 10_000), min_size=420, max_size=1_500)
