@@ -88,12 +88,8 @@ class WindowTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is not there 
 
 def _client(connection: Any) -> Client:
     """Return a client for a connection: its host is an address, or a name with a port; its password is the token."""
-    scheme = "https" if "https" in {connection.conn_type, connection.schema} else "http"
-    url = (
-        connection.host
-        if "://" in (connection.host or "")
-        else f"{scheme}://{connection.host or 'localhost'}"
-    )
+    host, kinds = connection.host or "localhost", {connection.conn_type, connection.schema}
+    url = host if "://" in host else f"{'https' if 'https' in kinds else 'http'}://{host}"
     return Client(f"{url}:{connection.port}" if connection.port else url, token=connection.password or "")
 
 
@@ -155,12 +151,9 @@ class WindowSensor(BaseSensorOperator):  # type: ignore[misc]  # as above
 
     def execute_complete(self, context: Mapping[str, Any], event: Mapping[str, str]) -> None:  # noqa: ARG002
         """End as the event says."""
-        match event["outcome"]:
-            case "Reached":
-                self.log.info("%s", event["text"])
-            case "Unreachable":
-                raise AirflowFailException(event["text"])
-            case "Rejected":
-                raise AirflowException(event["text"])
-            case _:
-                raise AirflowSensorTimeout(f"not in time: {event['text']}")
+        errors = {"Unreachable": AirflowFailException, "Rejected": AirflowException}
+        if event["outcome"] in errors:
+            raise errors[event["outcome"]](event["text"])
+        if event["outcome"] != "Reached":
+            raise AirflowSensorTimeout(f"not in time: {event['text']}")
+        self.log.info("%s", event["text"])

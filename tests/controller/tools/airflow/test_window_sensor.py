@@ -6,10 +6,11 @@ import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import httpx
 import pytest
 
 from support.airflow_process import VERSIONS, AirflowProcess, running_airflow
-from support.controller_app import Controller
+from support.controller_app import STREAM, Controller
 from support.patience import PATIENCE_S, until
 from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
@@ -34,9 +35,9 @@ def end(seconds: int) -> str:
     return datetime.fromtimestamp(START_US // SECOND + seconds, UTC).isoformat()
 
 
-def reached(controller: Controller, seconds: int, token: str) -> bool:
-    where, query = f"/windows/{START_US + seconds * SECOND}", {"share_ppm": 990_000}
-    return bool(controller.get(where, params=query, headers=bearer(token)).json()["outcome"] == "Reached")
+def reached(url: str, seconds: int, token: str) -> bool:
+    where, query = f"{url}{STREAM}/windows/{START_US + seconds * SECOND}", {"share_ppm": 990_000}
+    return bool(httpx.get(where, params=query, headers=bearer(token)).json()["outcome"] == "Reached")
 
 
 def states(airflow: AirflowProcess, controller: Controller, dag: str, seconds: int) -> dict[str, str]:
@@ -66,11 +67,11 @@ def test_a_dag_waits_also_for_the_controller_and_goes_on_with_the_report_that_re
         airflow.start("wait", end(NEWEST), f"http://127.0.0.1:{port}", token)
         for _ in ("the worker", "the triggerer"):
             gone.accept()[0].close()
-    with served(controller.app, port):
+    with served(controller.app, port) as url:
         until(lambda: controller.service.watch.waiting, "the long poll", seen=airflow.log)
         sent = iter(reports[421:])
-        while not reached(controller, NEWEST, token):
-            assert controller.service.watch.waiting
+        while not reached(url, NEWEST, token):
+            until(lambda: controller.service.watch.waiting, "that it goes on waiting")
             controller.report_all([next(sent)])
         assert airflow.outcome() == {"complete": "success", "use": "success"}
     assert "is complete to 99 %: " in airflow.log()
