@@ -23,10 +23,11 @@ except ImportError:  # Airflow 2
 
 ASKED: dict[str, dict[str, Any]] = {
     "wait": {},
+    "wait_with_retries": {"retries": 2, "retry_delay": timedelta(0)},
     "in_three_seconds": {"timeout": 3},
     "or_skip": {"timeout": 3, "soft_fail": True},
     "in_the_worker": {"deferrable": False, "share": None},
-    "off_the_grid": {"window": "2026-01-01T00:06:01Z", "retries": 0},
+    "off_the_grid": {"window": "2026-01-01T00:06:01Z"},
 }
 """Arguments of the sensor, by the name of its DAG."""
 
@@ -35,10 +36,7 @@ WHEN = "execution_date" if airflow.__version__.startswith("2.") else "logical_da
 
 def _dag(name: str, arguments: dict[str, Any]) -> DAG:
     with DAG(dag_id=name, schedule="* * * * *", start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        retries = {"retries": 2, "retry_delay": timedelta(0)}
-        sensor = WindowSensor(
-            task_id="complete", job="job", stream="stream", **{"share": "99%", **retries, **arguments}
-        )
+        sensor = WindowSensor(task_id="complete", job="job", stream="stream", **{"share": "99%", **arguments})
 
         @task  # type: ignore[untyped-decorator]  # Airflow is not there where types are checked
         def use() -> None:

@@ -81,7 +81,9 @@ def test_a_share_that_cannot_be_reached_any_more_fails_at_once_and_is_not_tried_
     airflow: AirflowProcess, controller: Controller
 ) -> None:
     report(controller, bound_ms=1_000)
-    assert states(airflow, controller, "wait", OLDER) == {"complete": "failed", "use": "upstream_failed"}
+    found = states(airflow, controller, "wait_with_retries", OLDER)
+    assert found == {"complete": "failed", "use": "upstream_failed"}
+    assert airflow.log().count("starting task_id=complete") == 1
     assert "cannot reach 99 % any more: it is closed, and of " in airflow.log()
 
 
