@@ -33,18 +33,17 @@ doctor -> doctor:doctor answer
 windows -> windows:windows watched
   Show the newest windows of a stream: what has come, what the result has of it, and what is to come.
 
-  Of the rows that will ever come, the share that has come, as an estimate; of these, the share that the result has. A
-  window is settled when the share asked for has come even if the most rows come that are expected.
+  A window is settled when the share asked for has come, even if the most rows come that are expected.
   + JOB STREAM
-  - --state open|closed: Only windows in which rows can still be counted, or only others.
+  - --state open|closed: Only windows in this state.
   - --share: The share asked for, such as '99.5%'. Default: the target of the SLO, or 99.5%.
   - --limit 1.. = 12: How many windows to show at most.
 
 wait -> windows:wait
   Wait until a share of a window's rows has come and counts, for cron, Make, Airflow and CI.
 
-  The exit code is 0 when it is reached, 3 when it is not in time, and 4 when it cannot be reached any more: the window
-  is closed, and too many of its rows were late. As ever it is 1 when the controller does not answer.
+  The exit code is 0 when it is reached, 3 when it is not in time, and 4 when it cannot be reached any more: too many
+  rows were late.
   + JOB STREAM
   - --window !: End of the window. Example: '2026-11-28T09:00Z'
   - --share: The share asked for, such as '99.5%'. Default: the target of the SLO, or 99.5%.
