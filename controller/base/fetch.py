@@ -6,7 +6,6 @@ import asyncio
 import functools
 import socket
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,9 @@ def fetch(
     def to_the_end() -> httpx.Response:
         loop = _Loop()
         try:
-            return loop.run_until_complete(_fetch(method, url, timeout_seconds, max_bytes, request))
+            return loop.run_until_complete(
+                fetch_in_loop(method, url, timeout_seconds, max_bytes=max_bytes, **request)
+            )
         finally:
             # An answer that is left half-way is closed by its generators.
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -54,9 +55,10 @@ def fetch(
     return in_thread(to_the_end).result()
 
 
-async def _fetch(
-    method: str, url: str, timeout_seconds: float, max_bytes: int, request: Mapping[str, Any]
+async def fetch_in_loop(
+    method: str, url: str, timeout_seconds: float, *, max_bytes: int = _MAX_BYTES, **request: Any
 ) -> httpx.Response:
+    """Do what ``fetch`` does, in the loop that runs."""
     request = {**request, "headers": {**request.get("headers", {}), "Accept-Encoding": "identity"}}
     try:
         # Timeouts of single steps would let the other side take any number of them.

@@ -17,19 +17,19 @@ __all__ = ["served"]
 
 
 @contextmanager
-def served(app: ASGIApp) -> Iterator[str]:
+def served(app: ASGIApp, port: int = 0) -> Iterator[str]:
     """Serve ``app``, whose life is somebody else's business, and give its address; it stops with the context."""
     config = uvicorn.Config(
-        app, http=TimedProtocol, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=5
+        app, http=TimedProtocol, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=5
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="served", daemon=True)
     thread.start()
     until(lambda: server.started or not thread.is_alive(), "the start of the server", pause_s=0.005)
     assert server.started, "the server did not start"
-    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    host, found = server.servers[0].sockets[0].getsockname()[:2]
     try:
-        yield f"http://{host}:{port}"
+        yield f"http://{host}:{found}"
     finally:
         server.should_exit = True
         thread.join()

@@ -16,7 +16,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from tidemark.controller.base.fetch import NoAnswer, TokenFileError, fetch, read_token
+from tidemark.controller.base.fetch import NoAnswer, TokenFileError, fetch, fetch_in_loop, read_token
 from tidemark.controller.tools.client.address import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from tidemark.controller.tools.client.errors import (
     ChangedError,
@@ -149,6 +149,21 @@ class Transport:
             raise self._unreachable(last.error) from None
         except httpx.InvalidURL as error:
             raise self._unreachable(error) from None
+
+    async def ask(
+        self, path: str, params: Mapping[str, Any], headers: Mapping[str, str], extra_seconds: float
+    ) -> httpx.Response:
+        """Read as ``send`` does, but in the loop that runs, and once: who waits for hours says what is wrong."""
+        query = {name: value for name, value in params.items() if value is not None}
+        url, sent = self.url + path, {**self._authorization(), **headers}
+        seconds = self._timeout_seconds + extra_seconds
+        try:
+            answer = await fetch_in_loop(
+                "GET", url, seconds, max_bytes=_MAX_BYTES, params=query, headers=sent
+            )
+        except (NoAnswer, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from None
+        return self._checked(answer)
 
     def _unreachable(self, error: BaseException | None) -> ControllerUnusableError:
         if isinstance(error, NoAnswer) and error.__cause__ is not None:
