@@ -10,7 +10,7 @@ cause a new generation. One digit fewer widens by up to 10 %.
 """
 
 NARROW_DEAD_BAND_PPM = 100_000
-"""Share of the bound, in parts per million, by which a new bound must be narrower to be worth a change, and by which one
+"""Share of the bound, in parts per million, by which a new one must be narrower to be worth a change, and by which one
 is wider at least that takes a restart.
 
 10 % is the tolerance of the Kubernetes HPA and the change threshold of the VPA. Widening has no dead band: it protects

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import airflow
+
 from tidemark.controller.tools.airflow import WindowSensor
 
 try:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tidemark.controller.tools.client import Client, ClientError, RequestRejectedError, UnreachableError
 from tidemark.controller.tools.client.address import stream_path
 from tidemark.controller.tools.client.operations import checked
