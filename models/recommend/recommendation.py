@@ -111,7 +111,9 @@ def _uncertified(inputs: Inputs, confidence: float, rows_per_event: float) -> De
     if replay is not None:
         reason, in_use = f"{reason}; {replay}: nothing is widened by less", None
     is_enough = need_us is not None and in_use is not None and need_us <= in_use * 1_000
-    if rank is None or need_us is None or in_use is None or (is_enough and inputs.changes.since_us is None):
+    # Without the bound of the newest batch no margin would be left, so nothing is narrowed.
+    changed = inputs.changes.bound_ms is not None and inputs.changes.since_us is not None
+    if rank is None or need_us is None or in_use is None or (is_enough and not changed):
         way_out = _way_out(inputs, rows_per_event)
         return DecisionStep(StepKind.QUANTILE, None, f"{reason}; counted {way_out}")
     bound_ms = max(math.ceil(need_us / 1_000), 0)

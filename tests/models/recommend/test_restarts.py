@@ -114,6 +114,8 @@ def test_a_bound_that_changed_before_comes_back_without_a_certificate(
         )
     replayed = replace(asked, evidence=replace(asked.evidence, replayed_rows=1))
     assert recommend(replayed).bound_ms is None
+    # Without the bound of the newest batch no step leaves most of the budget.
+    assert recommend(replace(asked, changes=asked.changes.in_batch(None, 2 * SECOND))).bound_ms is None
 
 
 needs = st.lists(st.integers(0, 10_000), min_size=420, max_size=1_500)
