@@ -36,7 +36,6 @@ _SEASONS = 5
 class Forecast:
     """What one way of forecasting says of each window of a history, shape (windows,); the last is asked about."""
 
-    name: str
     rows: Float64s
     alike: NDArray[np.intp]
     """Past windows most like each, shape (windows, neighbours)."""
@@ -66,16 +65,16 @@ def _forecasts(history: AgeHistory, shares: Float64s, volume: Float64s) -> list[
     by_rows = _alike(so_far, volume, len(final))
     rest = np.median(((final - so_far[:-1]) / (volume[:-1] + _HALF_ROW))[by_rows], axis=1)
     found = [
-        Forecast("as it is", so_far, by_rows),
-        Forecast("as those with as few rows", rows(so_far + rest * (volume + _HALF_ROW)), by_rows),
+        Forecast(so_far, by_rows),
+        Forecast(rows(so_far + rest * (volume + _HALF_ROW)), by_rows),
     ]
-    for name, share in (("usual", shares[:, 0]), ("recent", _developed(history, shares))):
+    for share in (shares[:, 0], _developed(history, shares)):
         plain = rows(so_far / np.clip(share, 1e-6, 1))
         alike = _alike(plain, volume, len(final))
         off = np.median(((final + _HALF_ROW) / (plain[:-1] + _HALF_ROW))[alike], axis=1)
         found += [
-            Forecast(f"by the {name} share", plain, by_rows),
-            Forecast(f"by the {name} share of those like it", rows(plain * off), alike),
+            Forecast(plain, by_rows),
+            Forecast(rows(plain * off), alike),
         ]
     return found
 
