@@ -38,7 +38,7 @@ WINDOWS = 50
 FOLLOWED = 20
 """Of these, how many are followed from batch to batch until they are called settled."""
 LATEST = 40
-"""Windows after the end at which that is given up."""
+"""For how many windows after its end that is looked for."""
 MANY_ROWS = 200
 
 

@@ -28,7 +28,7 @@ class Windows:
     """Trigger time of the newest batch."""
     base_us: int = -(2**62)
     ends_us: Int64s = field(init=False)
-    """End of each window, from the first row's to the last row's that is not dated ahead."""
+    """End of each window, from the first row's to the last row's that is not from the future."""
     final: Int64s = field(init=False)
     """Rows that each has in the end."""
 

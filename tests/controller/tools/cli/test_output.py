@@ -132,7 +132,10 @@ def test_an_interval_that_is_none_and_a_first_look_that_fails_end_the_command(ur
 @pytest.mark.slow
 def test_ctrl_c_ends_a_watch_with_neither_a_traceback_nor_an_error(url: str) -> None:
     command = [sys.executable, "-m", "tidemark.controller", "status", "--watch", "--url", url]
+    # What a shell starts in the background ignores the signal, and so does what is started from there.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        signal.signal(signal.SIGINT, before)
         assert running.stdout is not None
         assert running.stdout.readline().endswith(" UTC\n")
         os.kill(running.pid, signal.SIGINT)
