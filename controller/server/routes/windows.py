@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import WithJsonSchema
 
+from tidemark.controller.base.clock import utc_text
 from tidemark.controller.base.errors import InvalidParameterError
 from tidemark.controller.evidence.window_ages import StoredWindows, first_end_us
 from tidemark.controller.reports.store import newest_report_id
@@ -148,7 +149,7 @@ def _window(service: Service, which: StreamPath, end_us: int, share_ppm: int | N
     newest_id, asked_ppm, stored = _read(service, which, share_ppm)
     next_us = end_us if stored is None else first_end_us(stored.newest.operator, end_us - 1)
     if stored is not None and next_us != end_us:
-        reason = f"no window of {stored.newest.operator} ends then; the next one ends at {next_us}"
+        reason = f"no window of {stored.newest.operator} ends then; the next one ends {utc_text(next_us)}, {next_us}"
         raise InvalidParameterError.at("end_us", reason)
     return newest_id, window_of(stored, end_us, asked_ppm)
 

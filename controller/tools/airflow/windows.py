@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 
 from tidemark.controller.tools.client import Client, ClientError, RequestRejectedError, UnreachableError
 from tidemark.controller.tools.client.address import stream_path
+from tidemark.controller.tools.client.client import POLL_SECONDS, WAIT_SECONDS
 from tidemark.controller.tools.client.operations import checked
 from tidemark.controller.tools.client.window_text import parse_end, sentence
 from tidemark.models.base.target import parse_target
@@ -26,10 +27,6 @@ except ImportError:  # Airflow 2
     from airflow.hooks.base import BaseHook
     from airflow.sensors.base import BaseSensorOperator
 
-_WAIT_SECONDS = 50
-"""How long one request waits: many proxies end a request after a minute."""
-_PAUSE_SECONDS = 5.0
-"""Pause before the next request where the controller is away, or holds no answer back."""
 _STAYS = frozenset({"Reached", "Unreachable", "Rejected"})
 _BUSY = frozenset({429, 503})
 
@@ -60,7 +57,7 @@ class WindowTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is not there 
         said = ""
         while True:
             left = max(self._until - time.time(), 0)
-            event, waited = await self.look(min(round(left), _WAIT_SECONDS))
+            event, waited = await self.look(min(round(left), WAIT_SECONDS))
             left = self._until - time.time()
             if event["outcome"] in _STAYS or left < 1:
                 yield TriggerEvent(event)
@@ -69,7 +66,7 @@ class WindowTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is not there 
                 said = event["text"]
                 self.log.info("waiting: %s", said)
             if not waited:
-                await asyncio.sleep(min(_PAUSE_SECONDS, left))
+                await asyncio.sleep(min(POLL_SECONDS, left))
 
     async def look(self, wait_seconds: int = 0) -> tuple[dict[str, str], bool]:
         """Ask once; return the event as of now, and whether the controller held its answer back."""

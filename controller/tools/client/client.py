@@ -67,10 +67,10 @@ from tidemark.models.specs.pin import StoredPin
 
 T = TypeVar("T")
 
-_POLL_SECONDS = 5.0
-"""Pause between the requests of a watch when the controller, or a proxy before it, does not hold answers back."""
+POLL_SECONDS = 5.0
+"""Pause between the requests of a watch or a wait when the controller, or a proxy, does not hold answers back."""
 
-_WAIT_SECONDS = 50
+WAIT_SECONDS = 50
 """How long one request of a wait waits: many proxies end a request after a minute."""
 
 _JOB = "/v1/jobs/{job}"
@@ -342,7 +342,7 @@ class Client(Transport):
                 etag = answer.headers.get("etag")
                 yield checked(BoundAnswer, answer.content)
             if etag is None or (headers and "preference-applied" not in answer.headers):
-                self._sleep(_POLL_SECONDS)
+                self._sleep(POLL_SECONDS)
 
     def wait_for_window(
         self, job: str, stream: str, end_us: int, share_ppm: int | None = None, *, timeout_seconds: float
@@ -358,14 +358,14 @@ class Client(Transport):
         """
         where, until = stream_path(job, stream, f"/windows/{end_us}"), monotonic() + timeout_seconds
         while True:
-            left = min(max(round(until - monotonic()), 0), _WAIT_SECONDS)
+            left = min(max(round(until - monotonic()), 0), WAIT_SECONDS)
             query, headers = in_query({"share_ppm": share_ppm}), {"Prefer": f"wait={left}"}
             answer = self.send("GET", where, params=query, headers=headers, extra_seconds=left)
             window = checked(Window, answer.content)
             if window.outcome in {"Reached", "Unreachable"} or monotonic() >= until - 1:
                 return window
             if "preference-applied" not in answer.headers:
-                self._sleep(_POLL_SECONDS)
+                self._sleep(POLL_SECONDS)
 
 
 def _within(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidemark.controller.base.clock import utc_text
@@ -24,7 +24,7 @@ def parse_end(text: str) -> int:
         time = None
     if time is None or time.tzinfo is None:
         raise ValueError(f"{text!r} is no time with a zone; write it as in 2026-11-28T09:00Z")
-    return round(time.timestamp()) * 1_000_000
+    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 
 def share_come(window: Window) -> str:

@@ -88,3 +88,10 @@ def test_a_time_without_a_zone_is_a_mistake_of_the_command_line(controller: Cont
     found = run(controller, "wait", "job", "stream", "--window", text)
     assert found.exit_code == 2
     assert "write it as in 2026-11-28T09:00Z" in found.stderr
+
+
+def test_half_a_second_counts_and_the_error_says_which_window_comes_next(controller: Controller) -> None:
+    report(controller)
+    found = run(controller, "wait", "job", "stream", "--window", window(380).replace("Z", ".5Z"))
+    assert found.exit_code == 1
+    assert f"the next one ends {window(390).replace('T', ' ').replace('Z', ' UTC')}" in found.stderr
