@@ -20,6 +20,7 @@ from tidemark.models.backtest.catalogue import make_policy
 from tidemark.models.backtest.run import run
 from tidemark.models.base.duration import format_about, format_duration
 from tidemark.models.base.operators import TimeWindow
+from tidemark.models.base.target import format_share
 from tidemark.models.base.text import plural
 from tidemark.models.live.policy import Setup
 from tidemark.spark_jobs import flush
@@ -53,7 +54,7 @@ class Loop:
     console: Console
 
     def run(self) -> None:
-        """Run the job with both bounds; print what the first one lost, the comparison from then on, and the reason.
+        """Run the job with one bound after the other; print what that brought beside what others would have.
 
         Raises:
             DemoError: when the query fails, or the controller does not keep up.
@@ -65,22 +66,27 @@ class Loop:
                 "recommended bound", self.plan.rows, self._shown(view, len(guessed.facts))
             )
         status = self.controller.get()
-        between_us = (guessed.watermark_ms * 1_000, recommended.watermark_ms * 1_000)
         what_if = TraceReplays(self.plan, self.job.operator, self.target_ppm)
-        before = self._outcome(guessed, self.guess_ms, 0)
-        live_before = what_if.outcome(LIVE, (0, between_us[0]))
-        self.console.print(
-            f"before the restart the guess lost {before.lost:,} of {before.rows:,} rows on Spark, where Live would "
-            f"have lost {live_before.lost:,}; from then on:",
-            highlight=False,
-            soft_wrap=True,
-        )
+        end_ms = max(guessed.watermark_ms, recommended.watermark_ms)
+        times_us = (0, guessed.watermark_ms * 1_000, end_ms * 1_000)
+        restarted = (self.guess_ms, status["applied"]["bound_ms"])
         columns = {
-            "too small": what_if.outcome(f"fixed:{self.guess_ms}ms", between_us, self.guess_ms),
-            "safe": what_if.outcome(f"fixed:{self.safe_ms}ms", between_us, self.safe_ms),
-            "Tidemark": self._outcome(recommended, status["applied"]["bound_ms"], guessed.watermark_ms),
-            "Live": what_if.outcome(LIVE, between_us),
+            "too small": what_if.outcome(f"fixed:{self.guess_ms}ms", times_us, self.guess_ms),
+            "safe": what_if.outcome(f"fixed:{self.safe_ms}ms", times_us, self.safe_ms),
+            "restarted": outcome_of(
+                plan=self.plan,
+                operator=self.job.operator,
+                bounds_ms=restarted,
+                times_us=times_us,
+                windows=read_sink(self.job.folder / "sink"),
+                facts=guessed.facts | recommended.facts,
+            ),
+            "Live": what_if.outcome(LIVE, times_us),
         }
+        every = plural(max(outcome.rows for outcome in columns.values()), "row")
+        self.console.print(
+            f"{every} of windows that closed, target {format_share(self.target_ppm)}:", highlight=False
+        )
         self.console.print(comparison(columns))
         self._explain(status)
 
@@ -131,18 +137,6 @@ class Loop:
                 return
             time.sleep(0.2)
         raise DemoError(f"no recommendation within {_RECOMMENDATION_SECONDS} s; see {self.controller.log}")
-
-    def _outcome(self, run: Run, bound_ms: int, watermark_before_ms: int) -> Outcome:
-        return outcome_of(
-            plan=self.plan,
-            operator=self.job.operator,
-            bound_ms=bound_ms,
-            watermark_us=np.array([watermark_before_ms, run.watermark_ms], np.int64) * 1_000,
-            windows=[
-                window for window in read_sink(self.job.folder / "sink") if window.batch_id in run.facts
-            ],
-            facts=run.facts,
-        )
 
     def _explain(self, status: dict[str, Any]) -> None:
         steps = (status.get("recommended") or {}).get("steps", [])
@@ -228,19 +222,20 @@ def _table(status: Mapping[str, Any], partitions: Mapping[str, Any], state_rows:
 
 
 def comparison(columns: Mapping[str, Outcome]) -> Table:
-    """Return outcomes side by side, by their labels; those without a state were replayed and not run."""
-    table = Table(title="two guesses, Tidemark and its Live mode, against the truth", title_justify="left")
+    """Return outcomes side by side, by their labels."""
+    table = Table()
     table.add_column("")
     for label in columns:
         table.add_column(label, justify="right")
     outcomes = list(columns.values())
     rows = {
-        "how": ["replayed" if outcome.state_rows is None else "on Spark" for outcome in outcomes],
-        "bound": ["moves" if outcome.bound_ms is None else _ms(outcome.bound_ms) for outcome in outcomes],
+        "how": ["replayed" if outcome.replayed else "on Spark" for outcome in outcomes],
+        "bound": [", then ".join(map(_ms, outcome.bounds_ms)) or "moves" for outcome in outcomes],
+        "rows lost": [f"{outcome.lost:,}" for outcome in outcomes],
+        "after the restart": [f"{outcome.lost_later:,}" for outcome in outcomes],
         "completeness": [
             "unknown" if outcome.completeness is None else _percent(outcome) for outcome in outcomes
         ],
-        "rows lost": [f"{outcome.lost:,} of {outcome.rows:,}" for outcome in outcomes],
         "mean latency": [
             "unknown" if outcome.latency_us is None else format_about(outcome.latency_us)
             for outcome in outcomes
@@ -277,27 +272,30 @@ class TraceReplays:
         self._setup = Setup(operator=operator, trigger_us=plan.slot_us, target_ppm=target_ppm)
         self._arrivals = _counted(plan, self._setup)
 
-    def outcome(self, policy: str, between_us: tuple[int, int], bound_ms: int | None = None) -> Outcome:
-        """Return the outcome under a policy, of the windows that end after the first and up to the second time.
+    def outcome(self, policy: str, times_us: tuple[int, int, int], *bounds_ms: int) -> Outcome:
+        """Return the outcome under a policy.
 
         Args:
             policy: its name, as in the backtest: ``tidemark`` or such as ``fixed:60s``.
-            between_us: event times in microseconds.
-            bound_ms: the bound to show, in milliseconds; None for one that moves.
+            times_us: windows count that end after the first event time and up to the third, in microseconds; the job
+                was restarted at the second.
+            bounds_ms: the bound to show, in milliseconds; none for one that moves.
         """
         done = run(self._arrivals, self._setup, make_policy(policy, self._setup))
         keys = self._arrivals.keys_us
-        chosen = (keys > between_us[0]) & (keys <= between_us[1])
+        first_us, restarted_us, last_us = times_us
+        chosen = (keys > first_us) & (keys <= last_us)
         # Later windows may still have been open when the trace ended.
         timed = chosen & (keys <= self._arrivals.scored_until_us)
         latency = np.maximum(done.emit_wall_us - keys, 0)[timed]
         return Outcome(
-            bound_ms=bound_ms,
+            bounds_ms=bounds_ms,
             windows=int(chosen.sum()),
             rows=int(done.rows_by_key[chosen].sum()),
             lost=int(done.late_by_key[chosen].sum()),
+            lost_later=int(done.late_by_key[chosen & (keys > restarted_us)].sum()),
             latency_us=float(latency.mean()) if len(latency) else None,
-            state_rows=None,
+            replayed=True,
         )
 
 

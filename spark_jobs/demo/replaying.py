@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidemark.models.base.operators import Int64s, TimeWindow
+from tidemark.models.base.operators import TimeWindow
 from tidemark.spark_jobs import adaptive_watermark
 from tidemark.spark_jobs.demo.controller_process import DemoError
 from tidemark.spark_jobs.demo.plan import Feed, Plan
@@ -164,26 +164,28 @@ class SinkWindow:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Completeness and cost of one run."""
+    """Completeness and latency under some bounds."""
 
-    bound_ms: int | None
-    """The bound of the run, in milliseconds; None for one that moved."""
+    bounds_ms: tuple[int, ...]
+    """The bounds, one after the other, in milliseconds; none where one moved."""
     windows: int
-    """Windows closed in the run."""
+    """Windows that closed."""
     rows: int
     """Rows of the trace that belong to those windows."""
     lost: int
-    """Rows of those that the sink does not have."""
+    """Rows of those that were not counted."""
+    lost_later: int
+    """Those of them whose windows closed after the restart."""
     latency_us: float | None
     """Mean over the windows of the wall time of emission, by the trace's clock, minus the window's end."""
-    state_rows: float | None
-    """Mean over the batches of the rows in the state store; None of a replay."""
+    replayed: bool
+    """Whether it was worked out rather than run on Spark."""
 
     @property
     def completeness(self) -> float | None:
-        """Share of the rows that the sink has; None when no window closed."""
+        """Share of the rows that were counted; None when no window closed."""
         return (self.rows - self.lost) / self.rows if self.rows else None
 
 
@@ -199,32 +201,31 @@ def outcome_of(
     *,
     plan: Plan,
     operator: TimeWindow,
-    bound_ms: int,
-    watermark_us: Int64s,
+    bounds_ms: tuple[int, ...],
+    times_us: tuple[int, int, int],
     windows: list[SinkWindow],
     facts: Mapping[int, BatchFacts],
 ) -> Outcome:
-    """Return the outcome of one run.
+    """Return the outcome of the runs on Spark.
 
     A window that closed counts with all rows the trace has for it, whenever they arrive; also a window of which
-    every row was lost, so that nothing reached the sink. ``watermark_us`` is the watermark before the run and after it,
-    shape (2,).
+    every row was lost, so that nothing reached the sink. ``times_us`` is the watermark before the runs, at the restart
+    and at the end, in microseconds.
     """
     _, ends = operator.keys(plan.arrivals.event_time_us)
-    before, after = watermark_us.tolist()
-    closed, truth = np.unique(ends[(ends > before) & (ends <= after)], return_counts=True)
-    have = {window.end_us: window for window in windows}
-    counted = sum(window.rows for window in windows)
+    first, restarted, last = times_us
+    closed, truth = np.unique(ends[(ends > first) & (ends <= last)], return_counts=True)
+    counted = {window.end_us: window for window in windows if window.batch_id in facts}
+    lost = truth - [counted[end].rows if end in counted else 0 for end in closed.tolist()]
     latency = [
-        max(plan.wall_us(facts[window.batch_id].rows_so_far) - end, 0)
-        for end, window in have.items()
-        if window.batch_id in facts
+        max(plan.wall_us(facts[window.batch_id].rows_so_far) - end, 0) for end, window in counted.items()
     ]
     return Outcome(
-        bound_ms=bound_ms,
+        bounds_ms=bounds_ms,
         windows=len(closed),
         rows=int(truth.sum()),
-        lost=int(truth.sum()) - counted,
+        lost=int(lost.sum()),
+        lost_later=int(lost[closed > restarted].sum()),
         latency_us=float(np.mean(latency)) if latency else None,
-        state_rows=float(np.mean([fact.state_rows for fact in facts.values()])) if facts else None,
+        replayed=False,
     )

@@ -43,6 +43,10 @@ def _column(body: str, row: str) -> list[str]:
     return [cell.strip() for cell in line.strip("│").split("│")][1:]
 
 
+def _lost(body: str, row: str) -> list[int]:
+    return [int(cell.replace(",", "")) for cell in _column(body, row)]
+
+
 def _assert_gone(body: str) -> None:
     """The controller that the driver's line names must not answer any more."""
     (url,) = set(re.findall(r"controller=(http://\S+)", body))
@@ -101,15 +105,17 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
     assert done.returncode == 0, done.stdout + done.stderr
     assert "coarsened to" in done.stdout
     assert _column(done.stdout, "how") == ["replayed", "replayed", "on Spark", "replayed"]
-    assert re.search(
-        r"before the restart the guess lost [1-9][\d,]* of [\d,]+ rows on Spark, where Live", done.stdout
-    )
-    assert len({cell.rpartition(" of ")[2] for cell in _column(done.stdout, "rows lost")}) == 1
-    guessed, safe, recommended, _ = _column(done.stdout, "completeness")
+    lost, later = _lost(done.stdout, "rows lost"), _lost(done.stdout, "after the restart")
+    assert later[0] < lost[0]
+    # The empty batch at the end of a run brings the watermark on, so that the next rows are judged a batch earlier.
+    assert lost[2] - later[2] >= lost[0] - later[0]
+    assert re.search(r"[\d,]+ rows of windows that closed, target 99 %:", done.stdout)
+    guessed, safe, _, _ = _column(done.stdout, "completeness")
     bounds = _column(done.stdout, "bound")
     assert (bounds[0], bounds[1], bounds[3]) == ("0 s", "50 s", "moves")
-    assert bounds[2] != "0 s"
-    assert float(guessed.removesuffix(" %")) < 98 < float(recommended.removesuffix(" %"))
+    assert re.fullmatch(r"0 s, then [1-9].*", bounds[2])
+    assert float(guessed.removesuffix(" %")) < 98
+    assert later[2] < later[0]
     assert safe == "100.00 %"
     # The page's address comes before anything that takes long, and what to do next at the end.
     first, _, rest = done.stdout.partition("starting Spark")
@@ -130,10 +136,8 @@ def test_through_kafka_it_compares_two_bounds_and_leaves_nothing_running(tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the trace is sent through Kafka" in done.stdout
     assert "batches differ from run to run" in done.stdout
-    guessed, _, recommended, _ = _column(done.stdout, "completeness")
-    lost = [int(cell.split()[0].replace(",", "")) for cell in _column(done.stdout, "rows lost")]
+    lost = _lost(done.stdout, "after the restart")
     assert lost[2] < lost[0], "how much depends on the machine"
-    assert float(guessed.removesuffix(" %")) < float(recommended.removesuffix(" %"))
     assert not list((tmp_path / "tmp").glob("tidemark-kafka-*"))
     assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))
     _assert_gone(done.stderr)

@@ -194,7 +194,7 @@ def test_the_conf_keys_of_the_documents_are_those_of_the_code() -> None:
 
 def test_the_readme_is_short_and_says_first_what_it_is_and_how_to_try_it() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 120
+    assert len(text.splitlines()) <= 125
     title, first, picture = text.split("\n\n")[:3]
     assert title == "# Tidemark"
     assert first.count(".") == 1, "one sentence"

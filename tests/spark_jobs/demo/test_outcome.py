@@ -27,8 +27,8 @@ def _outcome(
     return outcome_of(
         plan=PLAN,
         operator=WINDOW,
-        bound_ms=0,
-        watermark_us=np.array([before, after], np.int64),
+        bounds_ms=(0,),
+        times_us=(before, 10, after),
         windows=windows,
         facts=facts,
     )
@@ -37,14 +37,20 @@ def _outcome(
 def test_rows_that_arrive_after_their_window_closed_are_lost_whenever_they_come() -> None:
     found = _outcome(0, 20, [SinkWindow(0, 10, 2), SinkWindow(1, 20, 3)])
 
-    assert (found.windows, found.rows, found.lost) == (2, 6, 1)
+    assert (found.windows, found.rows, found.lost, found.lost_later) == (2, 6, 1, 0)
     assert found.completeness == 5 / 6
 
 
 def test_a_window_that_closed_without_reaching_the_sink_has_lost_all_its_rows() -> None:
     found = _outcome(0, 20, [SinkWindow(1, 20, 3)])
 
-    assert (found.windows, found.rows, found.lost) == (2, 6, 3)
+    assert (found.windows, found.rows, found.lost, found.lost_later) == (2, 6, 3, 0)
+
+
+def test_what_windows_lost_that_closed_after_the_restart_is_said_apart() -> None:
+    found = _outcome(0, 20, [SinkWindow(0, 10, 2), SinkWindow(1, 20, 1)])
+
+    assert (found.lost, found.lost_later) == (3, 2)
 
 
 def test_windows_that_closed_before_the_run_or_are_still_open_do_not_count() -> None:
@@ -56,13 +62,12 @@ def test_latency_is_when_the_emitting_batch_ran_by_the_traces_clock_less_the_win
     found = _outcome(0, 20, [SinkWindow(0, 10, 2), SinkWindow(1, 20, 3)])
 
     assert found.latency_us == ((40 - 10) + (70 - 20)) / 2
-    assert found.state_rows == 3
 
 
 def test_a_run_that_closed_nothing_knows_nothing() -> None:
     found = _outcome(0, 0, [], {})
 
-    assert (found.completeness, found.latency_us, found.state_rows) == (None, None, None)
+    assert (found.completeness, found.latency_us) == (None, None)
 
 
 def test_the_sink_is_read_with_the_batch_that_wrote_each_window(tmp_path: Path) -> None:

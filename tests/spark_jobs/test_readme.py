@@ -1,0 +1,29 @@
+"""What the README says of plain Spark, run on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.spark
+
+
+def test_of_a_hundred_late_rows_sparks_own_metric_counts_one(spark: SparkSession, tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
+    folder = tmp_path / "clicks"
+    folder.mkdir()
+    names = {"spark": spark, "F": F, "folder": str(folder)}
+    exec(program, names)
+    query = names["query"]
+    query.stop()
+
+    (dropped,) = [state["numRowsDroppedByWatermark"] for state in query.lastProgress["stateOperators"]]
+    assert (query.lastProgress["numInputRows"], dropped) == (100, 1)
+    assert re.search(r'\["numRowsDroppedByWatermark"\]  # 1,', program)
