@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.models.backtest.bounds import Scores
-from tidemark.models.backtest.rows import LastRows
+
+from bench.policies.rows import LastRows
 
 
 def scores(values: list[int], counts: list[int] | None = None) -> Scores:
