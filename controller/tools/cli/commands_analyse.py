@@ -45,7 +45,6 @@ curve -> lab.curve.command:curve itself extra=trace
       counts.
   - --latency-cap: Maximum mean latency, such as 12s.
   - --latency base|wall = base: Which latency the cap limits: base, by event time, or wall, by the clock.
-  - --plot flag: Draw the late rows by bound under the table, in the terminal.
   + URL TOKEN_FILE
 
 lookback -> lab.lookback.command:lookback itself extra=trace
