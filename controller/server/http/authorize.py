@@ -57,7 +57,6 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         # Pages of megabytes: these requests count like those of people.
         "listReportBodies": Need("Recall"),
         "listReports": _READ,
-        "getReport": _READ,
         "listAcknowledgements": _READ,
         "listBounds": _READ,
         "getBound": Need("Ask"),
