@@ -13,11 +13,10 @@ from functools import lru_cache
 
 from scipy.special import bdtrik
 
-from tidemark.models.backtest.bounds import scores_of
 from tidemark.models.base.target import PPM
 from tidemark.models.live.policy import Decision, Observation
 
-from bench.policies.rows import LastRows
+from bench.policies.rows import LastRows, scores_of
 
 RING_SIZE = 4_096
 """Rows in DataSQRL's ring."""
