@@ -95,9 +95,6 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
 )
 """By operation id, what it requires; None: open to everybody."""
 
-OPEN_PATHS = frozenset({"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}"})
-"""Paths without an operation id, open to everybody: the document is public, and page and runbooks hold no data."""
-
 _UNDECLARED = Need("Administer", "fleet")
 
 
