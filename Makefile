@@ -222,7 +222,7 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
 
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
-	@$(BIN)/python -m tidemark.spark_jobs.spark.archive $(DIST)/tidemark-pyfiles.zip
+	@PYTHONPATH=tests $(BIN)/python -m support.archive $(DIST)/tidemark-pyfiles.zip
 
 # Against the Spark of SPARK_HOME or .venv, or another version: what javac makes depends on its Scala alone.
 jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_2.13-*.jar (SPARK=3.5.9: _2.12) and dist/maven; needs a JDK
@@ -230,7 +230,7 @@ jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_2.13-*.jar (SPARK=3.5.9: _
 	if [ -n "$(SPARK)" ]; then \
 		SPARK_HOME=; python=$$(PYTHONPATH=tests $(BIN)/python -m support.spark_versions --python "$(SPARK)") || exit; \
 	fi; \
-	$$python -m tidemark.spark_jobs.spark.jar_build $(DIST)/maven
+	PYTHONPATH=tests $$python -m support.jar_build $(DIST)/maven
 
 # The wheel is built from the sdist, so that neither holds what the other lacks.
 wheel: $(STAMP) ## dist/tidemark-*.whl and the sdist, with the jars for both versions of Scala

@@ -76,10 +76,6 @@ class JobNotFoundError(TidemarkError, status=404, kind="job-not-found", title="U
     """No stream of the job is known."""
 
 
-class ReportNotFoundError(TidemarkError, status=404, kind="report-not-found", title="Unknown report"):
-    """The batch was not reported, or its report is deleted by now."""
-
-
 class UnauthenticatedError(TidemarkError, status=401, kind="unauthenticated", title="A token is needed"):
     """The request has no token, or no valid one."""
 

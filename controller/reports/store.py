@@ -1,4 +1,4 @@
-"""Stored reports: a list of them, one of them, the newest one, and the base that those before one make."""
+"""Stored reports: a list of them, the newest one, and the base that those before one make."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, select, tup
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from tidemark.controller.base.db.tables import QueryRow, ReportBodyRow, ReportRow, StreamRow
-from tidemark.controller.base.errors import ReportNotFoundError
-from tidemark.controller.reports.stored_bodies import stored_json, stored_report
+from tidemark.controller.reports.stored_bodies import stored_json
 from tidemark.models.evidence.ledger import effective_bound_ms
 from tidemark.models.evidence.needs import late_base_ms
-from tidemark.models.protocol.messages import Report
 
 _BODIES_AT_ONCE = 50
 
@@ -95,25 +93,6 @@ def list_bodies(
     return page, None
 
 
-def get_report(session: Session, stream: StreamRow, query_id: str, batch_id: int) -> ReportRow:
-    """Return the report of one batch.
-
-    Raises:
-        ReportNotFoundError: when there is none.
-    """
-    report = session.scalars(
-        select(ReportRow).where(
-            ReportRow.stream_id == stream.id, ReportRow.query_id == query_id, ReportRow.batch_id == batch_id
-        )
-    ).one_or_none()
-    if report is None:
-        raise ReportNotFoundError(
-            f"no report of batch {batch_id} of query {query_id!r} is kept for stream {stream.stream!r} of job "
-            f"{stream.job!r}; the list of reports has those there are"
-        )
-    return report
-
-
 def missing_ranges(
     session: Session, which: tuple[str, str], query_id: str, from_batch: int, limit: int
 ) -> list[tuple[int, int]]:
@@ -143,12 +122,6 @@ def missing_ranges(
         .limit(limit)
     )
     return [(max(first, from_batch), last) for first, last in session.execute(gaps)][::-1]
-
-
-def body_of(session: Session, report: ReportRow) -> Report | None:
-    """Return a report as it was sent; None when its body is not kept any more."""
-    row = session.get(ReportBodyRow, report.id)
-    return None if row is None else stored_report(row.body)
 
 
 def newest_report_id(session: Session, stream_id: int) -> int:

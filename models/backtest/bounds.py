@@ -1,49 +1,20 @@
-"""What the simple policies share: the scores that they learn from.
+"""The simple policies: one bound for ever, and the maximum need of late.
 
-A score is a need that is at least 0. The literature of these policies uses lateness, which is never negative. For
-windows the floor is necessary: within one window the need rises from minus the window's length to the delay, so a
-memory shorter than a window would hold strongly negative needs at the window's start, and a bound made of them would
-close the window that has just begun (literature S2).
+A need counts as at least 0. The literature of such policies uses lateness, which is never negative. For windows the
+floor is necessary: within one window the need rises from minus the window's length to the delay, so a memory shorter
+than a window would hold strongly negative needs at the window's start, and a bound made of them would close the window
+that has just begun (literature S2).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-
-import numpy as np
 
 from tidemark.models.base.duration import format_duration
-from tidemark.models.base.operators import Int64s
 from tidemark.models.live.policy import NO_BASE_US, Decision, Observation
 
-_KNOWN_ABOVE_US = NO_BASE_US // 2
+KNOWN_ABOVE_US = NO_BASE_US // 2
 """A need below it was computed without a base and says nothing of lateness. Half of it is 63,000 years away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The scores of one batch."""
-
-    value_us: Int64s
-    """Needs, at least 0, ascending, shape (counts,); never empty."""
-    count: Int64s
-    """Rows behind each, at least 1, shape (counts,)."""
-
-    @property
-    def max_us(self) -> int:
-        """The maximum score."""
-        return int(self.value_us[-1])
-
-
-def scores_of(seen: Observation) -> Scores | None:
-    """Return the scores of a batch; None without a row of known need."""
-    has_need = (seen.need_us > _KNOWN_ABOVE_US) & (seen.count > 0)
-    if not has_need.any():
-        return None
-    value, count = np.maximum(seen.need_us[has_need], 0), seen.count[has_need]
-    order = np.argsort(value, kind="stable")
-    return Scores(value[order], count[order])
 
 
 class Fixed:
@@ -99,11 +70,13 @@ class MaxNeed:
 
     def observe(self, seen: Observation) -> None:
         """Add the maximum need of a batch, in amortised constant time."""
-        recent, scores = self._recent, scores_of(seen)
-        if scores is not None:
-            while recent and recent[-1][1] <= scores.max_us:
+        recent = self._recent
+        needs_us = seen.need_us[(seen.need_us > KNOWN_ABOVE_US) & (seen.count > 0)]
+        if len(needs_us):
+            need_us = max(int(needs_us.max()), 0)
+            while recent and recent[-1][1] <= need_us:
                 recent.pop()
-            recent.append((seen.now_us, scores.max_us))
+            recent.append((seen.now_us, need_us))
         while len(recent) > 1 and recent[0][0] < seen.now_us - self._span_us:
             recent.popleft()
 

@@ -6,10 +6,8 @@ from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.bounds import Fixed, MaxNeed
 from tidemark.models.backtest.flink import Flink
 from tidemark.models.backtest.recommended import RecommendedPolicy
-from tidemark.models.backtest.ring import Ring
 from tidemark.models.backtest.yardstick import fixed_hindsight, flink_hindsight, flink_quarter
 from tidemark.models.base.duration import parse_duration
-from tidemark.models.base.target import parse_target
 from tidemark.models.live.policy import BoundPolicy, Setup
 from tidemark.models.live.tidemark import Tidemark
 
@@ -25,28 +23,19 @@ FROM_THE_TRACE = (FIXED_HINDSIGHT, FLINK_HINDSIGHT, FLINK_QUARTER)
 
 def policy_names() -> tuple[str, ...]:
     """Return the policies behind ``all``, in the order in which results are shown."""
-    return (
-        "tidemark",
-        *FROM_THE_TRACE,
-        "flink",
-        "max60",
-        "ring:0.95",
-        "ring:target",
-        "ring:certified",
-    )
+    return ("tidemark", *FROM_THE_TRACE, "flink", "max60")
 
 
 def policy_forms() -> tuple[str, ...]:
     """Return every form of a name, for help and errors: those of ``policy_names`` and those with a parameter."""
-    return (*policy_names(), "fixed:<duration>", "flink:<bound>[:<idle timeout>[:<tick>]]", "ring:<share>")
+    return (*policy_names(), "fixed:<duration>", "flink:<bound>[:<idle timeout>[:<tick>]]")
 
 
 def make_policy(name: str, setup: Setup) -> BoundPolicy:
     """Return a fresh policy.
 
     Args:
-        name: ``fixed:5s`` (a duration), ``max60``, ``ring:0.95`` (a share), ``ring:target``, ``ring:certified``,
-            ``flink``, ``flink:5s:30s`` or ``tidemark``.
+        name: ``fixed:5s`` (a duration), ``max60``, ``flink``, ``flink:5s:30s`` or ``tidemark``.
         setup: gives the target and the scope.
 
     Raises:
@@ -58,8 +47,6 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
             return _tidemark(setup)
         case "fixed", _ if colon:
             return _fixed(parameter)
-        case "ring", _ if colon:
-            return _ring(parameter, setup)
         case "max60", "":
             return MaxNeed()
         case "flink", _ if colon or not parameter:
@@ -71,12 +58,6 @@ def make_policy(name: str, setup: Setup) -> BoundPolicy:
             )
         case _:
             raise ValueError(f"policy {name!r} is unknown; use one of {', '.join(policy_forms())}")
-
-
-def _ring(parameter: str, setup: Setup) -> Ring:
-    if parameter in {"target", "certified"}:
-        return Ring(setup.target_ppm, certified=parameter == "certified")
-    return Ring(_share_ppm(parameter))
 
 
 def _tidemark(setup: Setup) -> BoundPolicy:
@@ -100,15 +81,6 @@ def _flink(parameter: str) -> Flink:
         return Flink(*parts)
     except ValueError as error:
         raise ValueError(f"policy 'flink:{parameter}': {error}") from None
-
-
-def _share_ppm(parameter: str) -> int:
-    try:
-        return parse_target(parameter)
-    except ValueError as error:
-        raise ValueError(
-            f"policy 'ring:{parameter}': {error}; write a share as in ring:0.95, or ring:target or ring:certified"
-        ) from None
 
 
 def policy_for(name: str, arrivals: Arrivals, setup: Setup) -> BoundPolicy:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tidemark.models.backtest.bounds import KNOWN_ABOVE_US
 from tidemark.models.base.defaults import NARROW_STABILISATION_MS, PACE_BATCHES
 from tidemark.models.evidence.completeness import EvidenceCounts
 from tidemark.models.evidence.curve import Curve
@@ -24,15 +25,12 @@ from tidemark.models.evidence.horizon import (
 from tidemark.models.evidence.progress import PartitionTimes, progress_of_table
 from tidemark.models.evidence.sketch import Sketch
 from tidemark.models.evidence.slots import SlidingNeeds, edge_us, slot_of_us
-from tidemark.models.live.policy import NO_BASE_US, Decision, Observation, Setup
+from tidemark.models.live.policy import Decision, Observation, Setup
 from tidemark.models.recommend.bound_in_use import BoundInUse
 from tidemark.models.recommend.inputs import Inputs
 from tidemark.models.recommend.recommendation import recommend
 from tidemark.models.recommend.steps import DecisionStep, Recommendation
 from tidemark.models.specs.slo import Policy, Slo
-
-_KNOWN_ABOVE_US = NO_BASE_US // 2
-"""A need below it was computed without a base: no bound could have made the row late, so it is ignored."""
 
 
 @dataclass(slots=True)
@@ -132,7 +130,7 @@ class RecommendedPolicy:
         late = NO_BATCHES
         newest_us = int(seen.base_us.max()) if len(seen.partition) else UNKNOWN
         self._batches.append((seen.now_us, 0, UNKNOWN, newest_us))
-        has_need = seen.need_us > _KNOWN_ABOVE_US
+        has_need = seen.need_us > KNOWN_ABOVE_US
         if has_need.any():
             need_us, count = seen.need_us[has_need], seen.count[has_need]
             late = LateBatches.of_batch(Sketch().buckets_of(need_us), count)

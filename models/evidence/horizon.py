@@ -8,7 +8,7 @@ counted over the same batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import numpy as np
@@ -82,15 +82,9 @@ def key_span_us(operator: Operator) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportFacts:
-    """What one report adds to a horizon."""
+class SummedFacts:
+    """What is counted of batches; each field adds up over a horizon."""
 
-    seen_us: int
-    """Trigger time of the batch by the controller's clock, at most the time at which its report was received."""
-    keys_per_row: int
-    """Maximum number of keys of one row: more than 1 for sliding windows."""
-    first_key_us: int | None
-    """Lowest key of its judged pairs; None without any."""
     rows: int
     uncounted_rows: int
     pairs: int
@@ -109,33 +103,28 @@ class ReportFacts:
     """Rows whose event time no delay explains."""
     misdated_late: int
     """(Row, key) pairs of them that were certainly late, and those that a watermark of wrong clocks dropped."""
-    misdated_pairs: int
-    """(Row, key) pairs of both."""
     excessive_rows: int = 0
     """Rows of an excessive batch (``set_aside``)."""
     replayed_rows: int = 0
     """Rows of a replayed batch."""
 
 
-SUMMED = (
-    "rows",
-    "uncounted_rows",
-    "pairs",
-    "late_min",
-    "late_max",
-    "corrected_min",
-    "corrected_max",
-    "unjudged_rows",
-    "need_pairs",
-    "need_unknown_rows",
-    "early_rows",
-    "future_rows",
-    "misdated_rows",
-    "misdated_late",
-    "excessive_rows",
-    "replayed_rows",
-)
-"""Fields of ``ReportFacts`` that add up over a horizon."""
+SUMMED = tuple(field.name for field in fields(SummedFacts))
+"""What adds up over a horizon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFacts(SummedFacts):
+    """What one report adds to a horizon."""
+
+    seen_us: int
+    """Trigger time of the batch by the controller's clock, at most the time at which its report was received."""
+    keys_per_row: int
+    """Maximum number of keys of one row: more than 1 for sliding windows."""
+    first_key_us: int | None
+    """Lowest key of its judged pairs; None without any."""
+    misdated_pairs: int
+    """(Row, key) pairs that no bound is judged by, as in ``Needs``."""
 
 
 def report_facts(
@@ -165,8 +154,8 @@ def report_facts(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HorizonFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorizonFacts(SummedFacts):
     """Sums over a horizon."""
 
     batches: int
@@ -174,16 +163,6 @@ class HorizonFacts:
     """Trigger time of the first batch, in microseconds."""
     to_us: int
     """Trigger time of the newest batch, in microseconds."""
-    rows: int
-    need_pairs: int
-    unknown_rows: int
-    early_rows: int
-    uncounted_rows: int
-    future_rows: int
-    misdated_rows: int
-    misdated_late: int
-    excessive_rows: int
-    replayed_rows: int
     partitions: int
     completeness: LedgerCompleteness
     """What the ledger counted of the pairs that arrived."""
@@ -200,7 +179,7 @@ class HorizonFacts:
         return EvidenceCounts(
             rows=round(needs.weight),
             # A count that cannot be stands for no more than its one batch.
-            unknown_rows=self.unknown_rows - self.excessive_rows,
+            unknown_rows=self.need_unknown_rows - self.excessive_rows,
             missing_batches=self.missing_batches,
             batches=self.batches,
             partitions=self.partitions,
@@ -227,19 +206,10 @@ def facts_of(
         if (covered := coverage_of(ranges)) is not None
     }
     return HorizonFacts(
+        **sums,
         batches=batches,
         from_us=from_us,
         to_us=to_us,
-        rows=sums["rows"],
-        need_pairs=sums["need_pairs"],
-        unknown_rows=sums["need_unknown_rows"],
-        early_rows=sums["early_rows"],
-        uncounted_rows=sums["uncounted_rows"],
-        future_rows=sums["future_rows"],
-        misdated_rows=sums["misdated_rows"],
-        misdated_late=sums["misdated_late"],
-        excessive_rows=sums["excessive_rows"],
-        replayed_rows=sums["replayed_rows"],
         partitions=partitions,
         completeness=LedgerCompleteness(
             sums["pairs"],

@@ -54,9 +54,6 @@ UNDER_WAY: frozenset[State] = frozenset({"Published", "Acknowledged", "Effective
 OPEN = CANDIDATE | UNDER_WAY
 """States that are not final. A stream has at most one open rollout."""
 
-ENDED: frozenset[State] = frozenset(state for state, follows in TRANSITIONS.items() if not follows)
-"""States that nothing leaves."""
-
 _ACTS: dict[Act, frozenset[State]] = {
     "approve": CANDIDATE,
     "discard": CANDIDATE,

@@ -2,7 +2,7 @@
 
 A jar on the class path of driver and executors saves compiling the Java classes when a job starts (``java_classes``).
 What ``javac`` makes of them depends on the binary version of Scala, so there is one for each; it runs on every version
-of Spark that is supported (``docs/reference/spark.md``). ``jar_build`` builds it.
+of Spark that is supported (``docs/reference/spark.md``). ``make jar`` builds it.
 
 Standard library only.
 """

@@ -16,10 +16,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.ring import one_look_rank
 from tidemark.models.base.confidence import certified_rank, rarest_covered_us
 from tidemark.models.specs.slo import Policy
 
+from bench.policies.ring import one_look_rank
 from support.delivered_days import DAY_S, KINDS, RARE, Kind, Look, looks, quantiles
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(2 * 3_600)]

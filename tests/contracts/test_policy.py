@@ -21,8 +21,6 @@ SECOND = 1_000_000
 DELAY_US = 20 * SECOND
 """From a decision to the batch that it is in force in."""
 PARTITIONS = 3
-RING_BYTES = 8 * 4_096
-"""A ring of rows, one a partition: the one memory that is stated instead of kept below 4 kB."""
 STREAM_BYTES = 480_000
 """What the live policy keeps for a stream, however many partitions it has; each of them adds at most 4 kB.
 
@@ -194,7 +192,7 @@ def test_bounds_are_whole_milliseconds(made: Made) -> None:
 @pytest.mark.slow
 @every_policy
 def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
-    """A driver runs for months: at most 4 kB a partition, and for rings of rows their stated 32 kB more."""
+    """A driver runs for months: at most 4 kB a partition."""
     batches = drawn_batches(10, 1_500, partitions=[PARTITIONS], step_us=SECOND)
     policy = made.policy()
     decided(policy, batches[:300])
@@ -210,7 +208,7 @@ def test_the_state_does_not_grow_with_the_rows(made: Made) -> None:
         assert max(sizes[len(sizes) // 2 :]) <= max(sizes[: len(sizes) // 2]) + 2_000
     else:
         assert max(sizes) <= early + 1_000
-        assert max(sizes) <= 4_000 + RING_BYTES
+        assert max(sizes) <= 4_000
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark_jobs.spark.archive import write_archive
-
+from support.archive import write_archive
 from support.tree import FOLDERS, ROOT, tree_files
 
 LOCKS = ROOT / "deploy" / "requirements"
@@ -61,9 +60,7 @@ def test_the_archive_holds_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
         "plans/inspection.py",
         "plans/job.py",
         "plans/lint.py",
-        "spark/archive.py",
         "spark/checkpoint_state.py",
-        "spark/jar_build.py",
         "spark/java.py",
     }
     assert files == {
@@ -90,7 +87,8 @@ def test_the_archive_is_the_same_bytes_for_the_same_tree(tmp_path: Path) -> None
 
 def test_the_archive_imports_where_only_the_zip_is_on_the_path(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "tidemark.spark_jobs.spark.archive", str(tmp_path / "a.zip")],
+        [sys.executable, "-m", "support.archive", str(tmp_path / "a.zip")],
+        cwd=ROOT / "tests",
         capture_output=True,
         text=True,
         check=True,

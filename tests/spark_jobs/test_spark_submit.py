@@ -17,10 +17,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tidemark.models.base.operators import Int64s
-from tidemark.spark_jobs.spark.archive import write_archive
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.java import ensure_java
 
+from support.archive import write_archive
 from support.spark_streams import iso
 from support.tree import ROOT
 

@@ -306,7 +306,7 @@ def _ask_gates(one: _Recorder) -> None:
 
 def _read(one: _Recorder, job: _Job) -> None:
     """Read all that is known of the stream."""
-    number, batch = job.rollout()["id"], f"{job.query_id}/{job.batch_id - 1}"
+    number = job.rollout()["id"]
     for path in (
         "/v1/fleet",
         "/v1/savings",
@@ -323,7 +323,6 @@ def _read(one: _Recorder, job: _Job) -> None:
         "/v1/events?limit=2",
         "/reports?limit=1",
         "/reports/bodies?limit=1",
-        f"/reports/{batch}",
         "/predictions",
         "/curve?bound_ms=20000&bound_ms=60000",
         "/preview?bound_ms=60000",
@@ -353,7 +352,6 @@ def _act(one: _Recorder, job: _Job) -> None:
     one.act(f"/rollouts/{job.rollout()['id']}:discard", "after the release")
     one.act(":pause", "the release goes out")
     one.act(":resume", "the release is out")
-    one.ask("GET", f"/reports/{job.query_id}/9999", status=404)
     one.act("/rollouts/99:approve", "a slip", status=404)
     pin = "/v1/pin?job=orders&stream=clicks"
     one.ask("GET", pin, status=404)

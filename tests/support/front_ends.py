@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tidemark.models.evidence.ledger import Tally, judge
 from tidemark.spark_jobs.attach import pyspark_run
-from tidemark.spark_jobs.spark.jar_build import build_jar
 
 from support.connect_server import running_connect_server
+from support.jar_build import build_jar
 from support.patience import until
 from support.plain_jobs import (
     KINDS,

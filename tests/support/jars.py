@@ -14,9 +14,9 @@ import pytest
 
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.jar import JarsNotFound
-from tidemark.spark_jobs.spark.jar_build import build_jar, javac
 from tidemark.spark_jobs.spark.java import ensure_java
 
+from support.jar_build import build_jar, javac
 from support.tree import ROOT
 
 __all__ = ["ROWS_OF_JOB", "built_jar", "submit"]

@@ -22,11 +22,11 @@ from typing import IO, Any
 
 import pyspark
 
-from tidemark.spark_jobs.spark.archive import write_zip
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
-from tidemark.spark_jobs.spark.jar_build import javac
 from tidemark.spark_jobs.spark.java import ensure_java
 
+from support.archive import write_zip
+from support.jar_build import javac
 from support.patience import PATIENCE_S, until
 from support.report_server import ReportServer
 from support.tree import ROOT

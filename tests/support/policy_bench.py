@@ -36,15 +36,18 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.controller.lab.traces.format import read_trace
+from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.arrivals_builder import ArrivalsBuilder
 from tidemark.models.backtest.catalogue import FROM_THE_TRACE, make_policy, policy_for
 from tidemark.models.backtest.run import meets, run, score
 from tidemark.models.backtest.yardstick import clairvoyant, fixed_hindsight, flink_hindsight
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import TimeWindow
-from tidemark.models.live.policy import BacktestMode, Setup
+from tidemark.models.base.target import parse_target
+from tidemark.models.live.policy import BacktestMode, BoundPolicy, Setup
 
 from bench.policies.as_long_as_ever import AsLongAsEver
+from bench.policies.ring import Ring
 from support.import_graph import all_imported
 from support.policy_table import table
 from support.synthetic import KINDS, RATE, TRAFFIC, Trace, synthetic
@@ -178,7 +181,7 @@ def judged(cell: Cell, part: str) -> list[dict[str, Any]]:
             found.append({**about, **dict(zip(YARDSTICKS, figures, strict=True))})
         for policy in PARTS[part][cell.mode]:
             name, its = ("tidemark", replace(setup, mode="live")) if policy == LIVE else (policy, setup)
-            result = score(arrivals, its, run(arrivals, its, policy_for(name, arrivals, its)))
+            result = score(arrivals, its, run(arrivals, its, _policy(name, arrivals, its)))
             found.append(
                 {
                     **about,
@@ -189,6 +192,18 @@ def judged(cell: Cell, part: str) -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def _policy(name: str, arrivals: Arrivals, setup: Setup) -> BoundPolicy:
+    return _ring(name, setup) or policy_for(name, arrivals, setup)
+
+
+def _ring(name: str, setup: Setup) -> Ring | None:
+    kind, _, share = name.partition(":")
+    if kind != "ring":
+        return None
+    fixed = share not in {"target", "certified"}
+    return Ring(parse_target(share) if fixed else setup.target_ppm, certified=share == "certified")
 
 
 def joined(records: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -230,7 +245,7 @@ def modules(part: str, mode: BacktestMode) -> list[str]:
         mode=mode,
     )
     policies = [
-        make_policy("tidemark" if name == LIVE else name, setup)
+        _ring(name, setup) or make_policy("tidemark" if name == LIVE else name, setup)
         for name in PARTS[part][mode]
         if name not in FROM_THE_TRACE
     ]

@@ -134,7 +134,7 @@ def test_when_the_policy_changes_nothing_else_runs_again(part: str) -> None:
     assert {live / "tidemark.py", live / "missing.py", live / "defaults.py"} <= ours - others
     support = ROOT / "tests" / "support"
     assert {support / "synthetic.py", support / "system_kinds.py"} <= others
-    assert (ROOT / "models" / "backtest" / "ring.py" in others) == (part == "baselines")
+    assert (ROOT / "tests" / "bench" / "policies" / "ring.py" in others) == (part == "baselines")
 
 
 ONE = {

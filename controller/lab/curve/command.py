@@ -7,9 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from tidemark.controller.lab.curve.chart import Marks, chart
 from tidemark.controller.tools.cli.options import bounds_of
 from tidemark.controller.tools.cli.run import Format, open_client, write
 from tidemark.controller.tools.cli.shape import fail_usage
@@ -25,25 +22,20 @@ def curve(
     stream: str | None,
     *,
     bounds: str | None,
-    plot: bool,
     output: Format,
     url: str,
     token_file: Path | None,
     **of_trace: Any,
 ) -> None:
     """Show completeness and latency by bound, for a trace or a stream."""
-    if plot and output != "table":
-        fail_usage(f"--plot goes without -o {output}: it draws for people")
     if stream is not None:
-        show_stream_curve(
-            str(trace), stream, bounds, of_trace, output=output, plot=plot, url=url, token_file=token_file
-        )
+        show_stream_curve(str(trace), stream, bounds, of_trace, output=output, url=url, token_file=token_file)
         return
     from tidemark.controller.lab.curve.of_trace import show_trace_curve  # noqa: PLC0415 - a stream needs no scipy
 
     if not trace.is_file() and not trace.suffix:
         fail_usage(f"there is no trace {trace}; of a stream name both: tidemark curve {trace} STREAM")
-    show_trace_curve(trace, bounds=bounds, output=output, plot=plot, **of_trace)
+    show_trace_curve(trace, bounds=bounds, output=output, **of_trace)
 
 
 def show_stream_curve(
@@ -53,14 +45,10 @@ def show_stream_curve(
     of_trace: Mapping[str, Any],
     *,
     output: Format,
-    plot: bool,
     url: str,
     token_file: Path | None,
 ) -> None:
-    """Print completeness and latency of a stream by bound: at ``bounds``, or where the curve bends.
-
-    ``plot`` draws the late rows by bound, too.
-    """
+    """Print completeness and latency of a stream by bound: at ``bounds``, or where the curve bends."""
     with open_client(url, token_file) as tidemark:
         if any(of_trace[name] for name in ("window", "slide", "session_gap", "latency_cap", "grace")):
             raise ValueError("--window, --slide, --session-gap, --latency-cap and --grace need a trace")
@@ -96,24 +84,10 @@ def show_stream_curve(
         "meets the SLO",
     )
     table(columns, rows, f"no rows of {job}/{stream} are known yet")
-    if rows and plot:
-        operating = answer.operating
-        marks = Marks(
-            answer.target_ppm,
-            _microseconds(operating.bound_ms),
-            "published" if operating.is_published else "in use",
-        )
-        points = [(point.bound_ms * 1_000, point.late) for point in answer.points]
-        for line in chart(points, answer.points[0].rows, marks):
-            click.echo(line)
     needed = evidence.rows_needed
     if rows and needed is not None and evidence.rows < needed:
         say(f"not enough evidence: {evidence.rows:,} of {needed:,} rows, so no bound is certified")
     return None
-
-
-def _microseconds(duration_ms: int | None) -> int | None:
-    return None if duration_ms is None else duration_ms * 1_000
 
 
 def _that_say_something(points: Sequence[CurvePointAnswer]) -> list[CurvePointAnswer]:

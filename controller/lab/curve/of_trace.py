@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from tidemark.controller.base.clock import system_clock
-from tidemark.controller.lab.curve.chart import Marks, chart
 from tidemark.controller.lab.progress import progress
 from tidemark.controller.tools.cli.options import bounds_of, confidence_of, duration_of, operator_of
 from tidemark.controller.tools.cli.run import Format, errors_in_one_line, write
@@ -43,9 +41,6 @@ _NONE_JUDGED = (
     "no bound is chosen: every row came before a watermark could have moved, so any bound admits all of them; record "
     "the stream for longer"
 )
-_DRAWN_BOUNDS = 1_000
-"""Bounds that a chart is drawn from, half of them evenly spaced and half in equal ratios."""
-
 _Corrected = Sequence[Sequence[tuple[int, CurvePoint]]]
 """For each bound, by each grace in microseconds, the point of bound + grace."""
 
@@ -64,9 +59,8 @@ def show_trace_curve(
     latency_cap: str | None,
     latency: Latency,
     output: Format,
-    plot: bool,
 ) -> None:
-    """Print completeness and latency of a trace under each bound, and the bound to choose; ``plot`` draws it."""
+    """Print completeness and latency of a trace under each bound, and the bound to choose."""
     with errors_in_one_line():
         if session_gap is not None and (window is not None or slide is not None):
             raise ValueError("--session-gap goes without --window and --slide")
@@ -97,8 +91,6 @@ def show_trace_curve(
         return write(_document(how, points, corrected, choice), output)
     say(how)
     _show(points, corrected, choice, latency)
-    if plot:
-        _draw(replayed.needs, points[-1].bound_us, target_ppm, choice)
     return None
 
 
@@ -161,19 +153,6 @@ def _cells(point: CurvePoint) -> tuple[str, ...]:
         "-" if point.latency_wall is None else point.latency_wall.text(),
         str(point.windows_emitted),
     )
-
-
-def _draw(needs: NeedDistribution, max_bound_us: int, target_ppm: int, choice: BoundChoice) -> None:
-    """Print the chart up to a bound, at bounds that are close enough together to show every step of it."""
-    chosen_us = None if choice.point is None else choice.point.bound_us
-    even = np.linspace(0, max(max_bound_us, 1), _DRAWN_BOUNDS)
-    bounds_us = np.unique(
-        np.concatenate([even, np.geomspace(1, max(max_bound_us, 2), _DRAWN_BOUNDS)]).round()
-    )
-    late = round(needs.weight) - needs.weight_at_most(bounds_us)
-    points = list(zip(bounds_us.astype(int).tolist(), late.round().astype(int).tolist(), strict=True))
-    for line in chart(points, round(needs.weight), Marks(target_ppm, chosen_us, "chosen")):
-        click.echo(line)
 
 
 def _document(

@@ -57,7 +57,6 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
         # Pages of megabytes: these requests count like those of people.
         "listReportBodies": Need("Recall"),
         "listReports": _READ,
-        "getReport": _READ,
         "listAcknowledgements": _READ,
         "listBounds": _READ,
         "getBound": Need("Ask"),
@@ -95,9 +94,6 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
     }
 )
 """By operation id, what it requires; None: open to everybody."""
-
-OPEN_PATHS = frozenset({"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}"})
-"""Paths without an operation id, open to everybody: the document is public, and page and runbooks hold no data."""
 
 _UNDECLARED = Need("Administer", "fleet")
 

@@ -168,7 +168,7 @@ def _of_horizon(basis: HorizonEvidence | None, horizon: Horizon | None, horizon_
         covers_from_us=horizon.from_us,
         from_us=facts.from_us,
         to_us=facts.to_us,
-        unknown_rows=facts.unknown_rows,
+        unknown_rows=facts.need_unknown_rows,
     )
     return _Seen(basis.curve, seen, horizon.newest.bound_ms)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from tidemark.controller.base.answer import made_of
 from tidemark.controller.base.db.tables import PublishedRow
 from tidemark.controller.control.bounds.acknowledgements import list_acknowledgements
 from tidemark.controller.control.bounds.publication import answer_of, list_published
-from tidemark.controller.reports.store import body_of, get_report, list_bodies, list_reports, missing_ranges
+from tidemark.controller.reports.store import list_bodies, list_reports, missing_ranges
 from tidemark.controller.server.http.cursors import (
     ThePaging,
     decode_number_cursor,
@@ -28,29 +28,14 @@ from tidemark.controller.server.schemas.bounds import (
 )
 from tidemark.controller.server.schemas.reports import (
     MissingBatches,
-    ReportDetail,
-    ReportedPartition,
     ReportPage,
     ReportSummary,
 )
 from tidemark.controller.server.schemas.streams import MissingRange
 from tidemark.controller.specs.store import get_policy
 from tidemark.controller.specs.streams import find_stream, get_stream
-from tidemark.models.protocol.granule_counts import PartitionCounts
-from tidemark.models.protocol.messages import Report
 
 router = APIRouter(prefix="/v1/jobs/{job}/streams/{stream}", tags=["streams"])
-
-_QueryId = Annotated[
-    str,
-    Path(
-        description="Spark's persistent id of the query, percent-encoded; no slash.",
-        examples=["5c9a6a52-6d5e-4f0a-9a55-0d2f6f6f9c11"],
-        max_length=64,
-        pattern=r"^[^\x00]+$",
-    ),
-]
-_BatchId = Annotated[int, Path(description="Spark's batch id.", examples=[17], ge=0, le=2**63 - 1)]
 
 _WhichQuery = Annotated[
     str, Query(description="Spark's persistent id of the query.", max_length=64, pattern=r"^[^\x00]+$")
@@ -93,24 +78,6 @@ def list_sent(which: WhichStream, service: TheService, paging: ThePaging) -> Res
     return Response(content, media_type="application/json")
 
 
-@router.get(
-    "/reports/{query_id}/{batch_id}",
-    **says("getReport", "Read one report", "ReportDetail", 404, kinds={404: "report-not-found"}),
-)
-def read(which: WhichStream, query_id: _QueryId, batch_id: _BatchId, service: TheService) -> ReportDetail:
-    """Return the facts of one reported batch, and its partitions."""
-    with service.database.read() as session:
-        row = get_report(session, get_stream(session, which.job, which.stream), query_id, batch_id)
-        sent = body_of(session, row)
-    return ReportDetail.of(
-        row,
-        operator=row.operator.kind,
-        reread=None if sent is None else sent.reread,
-        granule_us=None if sent is None else sent.granule_us,
-        partitions=None if sent is None else [_partition(sent, part) for part in sent.counts.by_partition()],
-    )
-
-
 @router.get("/missing", **says("listMissingBatches", "List missing batches", "MissingBatches"))
 def list_missing(
     which: WhichStream, service: TheService, query_id: _WhichQuery, from_batch: _FromBatch = 0
@@ -128,17 +95,6 @@ def list_missing(
         query_id=query_id,
         missing=[MissingRange(first=first, last=last) for first, last in found],
         late=None if policy is None else policy.value.late,
-    )
-
-
-def _partition(report: Report, part: PartitionCounts) -> ReportedPartition:
-    width_us = report.granule_us
-    return ReportedPartition(
-        partition=part.partition,
-        rows=part.rows,
-        future_rows=part.future_rows,
-        first_us=part.granules[0] * width_us if part.granules else None,
-        last_us=(part.granules[-1] + 1) * width_us if part.granules else None,
     )
 
 

@@ -82,30 +82,3 @@ class MissingBatches(Answer):
     """Where they are, ascending; the newest 100 ranges."""
     late: LatePolicy | None
     """What the stream's policy says of late rows; null for what the job's call says."""
-
-
-class ReportedPartition(Answer):
-    """One partition in a report."""
-
-    partition: str
-    """Its name."""
-    rows: int
-    """Rows of it that were counted."""
-    future_rows: int
-    """Future-dated rows among them."""
-    first_us: int | None
-    """Lower edge of the first event-time granule with rows, in microseconds since the epoch; null without any."""
-    last_us: int | None
-    """Upper edge of the last one, in microseconds since the epoch; null without any."""
-
-
-class ReportDetail(ReportSummary):
-    """One report."""
-
-    reread: bool | None
-    """Whether the job read the batch again because its first report was lost: its state is not known then, and reads
-    0. Null when the report as it was sent is not kept any more."""
-    granule_us: int | None
-    """Width of an event-time granule, in microseconds; null when the report as it was sent is not kept any more."""
-    partitions: list[ReportedPartition] | None
-    """Its partitions, as it was sent; null when that is not kept any more."""

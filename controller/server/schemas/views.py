@@ -230,6 +230,7 @@ def _evidence(state: StreamState, found: HorizonState | None) -> Evidence:
         Evidence,
         _NO_EVIDENCE if facts is None else facts,
         rows=0 if facts is None else facts.need_pairs,
+        unknown_rows=0 if facts is None else facts.need_unknown_rows,
         rows_needed=needed,
         early_rows=0 if facts is None else facts.early_rows,
         horizon_ms=state.horizon_ms,

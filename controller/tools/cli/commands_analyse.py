@@ -45,7 +45,6 @@ curve -> lab.curve.command:curve itself extra=trace
       counts.
   - --latency-cap: Maximum mean latency, such as 12s.
   - --latency base|wall = base: Which latency the cap limits: base, by event time, or wall, by the clock.
-  - --plot flag: Draw the late rows by bound under the table, in the terminal.
   + URL TOKEN_FILE
 
 lookback -> lab.lookback.command:lookback itself extra=trace
@@ -88,8 +87,8 @@ backtest -> lab.backtest.command:backtest itself extra=trace
   - --latency-cap: With the policy tidemark and --mode live: no window waits longer, even if the target is missed. For
       a stream: the cap to try, or none.
   - --policy <NAME> *: Policy to replay; may be repeated; all stands for one of each kind. Default: tidemark.
-      Policies: tidemark, fixed-hindsight, flink-hindsight, flink-quarter, flink, max60, ring:0.95, ring:target,
-      ring:certified, fixed:<duration>, flink:<bound>[:<idle timeout>[:<tick>]], ring:<share>.
+      Policies: tidemark, fixed-hindsight, flink-hindsight, flink-quarter, flink, max60,
+      fixed:<duration>, flink:<bound>[:<idle timeout>[:<tick>]].
   - --timeline <FILE.parquet> path: Write the batches to this file; for one trace under one policy.
   - --since = 6h: For a stream: how far back from its newest report to begin.
   + URL TOKEN_FILE

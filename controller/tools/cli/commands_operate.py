@@ -13,7 +13,6 @@ serve -> serve:serve plain
   - --host: Address to listen on (TIDEMARK_HOST).
   - --port 0..65535: Port to listen on; 0 takes a free one (TIDEMARK_PORT).
   + DATABASE CONFIG
-  - --check flag: Show the settings in force and their sources, and exit.
 
 mcp -> mcp_server:mcp plain extra=mcp
   Serve a controller to agents over standard input and output (MCP); they can read, and change nothing.

@@ -17,7 +17,7 @@ import click
 
 from tidemark.controller.base.principal import is_loopback
 from tidemark.controller.tools.cli.shape import fail_usage
-from tidemark.controller.tools.cli.store import settings_in_force, show_settings
+from tidemark.controller.tools.cli.store import settings_in_force
 
 if TYPE_CHECKING:
     from tidemark.controller.base.settings import Settings
@@ -38,19 +38,14 @@ A report waits several times, while the decision on another stream computes; Pyt
 """
 
 
-def serve(
-    host: str | None, port: int | None, database_url: str | None, config: Path | None, *, check: bool
-) -> None:
+def serve(host: str | None, port: int | None, database_url: str | None, config: Path | None) -> None:
     """Run the controller: the REST API, the decision loop and the metrics, in one process."""
     options = {"host": host, "port": port, "database_url": database_url}
     configuration = settings_in_force(
         {name: value for name, value in options.items() if value is not None}, config
     )
-    if check:
-        show_settings(configuration)
-    else:
-        with ExitStack() as closed_at_end:
-            _serve(configuration.settings, closed_at_end)
+    with ExitStack() as closed_at_end:
+        _serve(configuration.settings, closed_at_end)
 
 
 def _serve(settings: Settings, closed_at_end: ExitStack) -> None:

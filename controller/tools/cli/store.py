@@ -19,7 +19,8 @@ def settings(config: Path | None) -> CommandAnswer:
     """Show the settings in force and where each comes from; passwords are masked."""
     configuration = settings_in_force({}, config)
     rows = [{"name": name, "value": value, "from": source} for name, value, source in configuration.shown()]
-    return CommandAnswer({"settings": rows}, lambda: show_settings(configuration))
+    columns = ("setting", "value", "from")
+    return CommandAnswer({"settings": rows}, lambda: table(columns, configuration.shown(), ""))
 
 
 def settings_in_force(options: Mapping[str, str | int], config: Path | None) -> Configuration:
@@ -30,11 +31,6 @@ def settings_in_force(options: Mapping[str, str | int], config: Path | None) -> 
         return load_settings(options, config)
     except ConfigurationError as error:
         fail_usage(str(error))
-
-
-def show_settings(configuration: Configuration) -> None:
-    """Print the settings as a table."""
-    table(("setting", "value", "from"), configuration.shown(), "")
 
 
 def backup(file: Path, database_url: str | None, config: Path | None) -> None:

@@ -39,7 +39,7 @@ from tidemark.controller.server.schemas.fleet import (
 from tidemark.controller.server.schemas.joins import JoinAnswer, NamedJoin
 from tidemark.controller.server.schemas.partitions import LostAnswer, Partition
 from tidemark.controller.server.schemas.pins import PinAnswer
-from tidemark.controller.server.schemas.reports import ReportDetail, ReportSummary
+from tidemark.controller.server.schemas.reports import ReportSummary
 from tidemark.controller.server.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
 from tidemark.controller.server.schemas.savings import SavingsPage
 from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
@@ -133,8 +133,6 @@ class Client(Transport):
     """The prediction of each published bound and how it turned out, the newest first."""
     reports = items(f"{_STREAM}/reports", ReportSummary)
     """The facts of each reported batch, the newest first."""
-    report = read(f"{_STREAM}/reports/{{query_id}}/{{batch_id}}", ReportDetail)
-    """The facts of one reported batch and its partitions."""
     report_bodies = items(f"{_STREAM}/reports/bodies", Report, "reports")
     """The reports as they were sent, with all counts, the newest batch first."""
     acknowledgements = items(f"{_STREAM}/acks", AcknowledgementFacts, "acknowledgements")

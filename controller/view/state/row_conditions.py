@@ -65,7 +65,7 @@ def _observed(facts: HorizonFacts) -> Iterator[Condition]:
             "as one batch (without maxFilesPerTrigger), or give the job itself a bound as wide as it needs"
         )
         yield condition("ReadOutOfOrder", detail)
-    unknown = facts.unknown_rows - facts.excessive_rows - facts.replayed_rows
+    unknown = facts.need_unknown_rows - facts.excessive_rows - facts.replayed_rows
     if unknown > facts.uncounted_rows:
         rows = plural(unknown, "row")
         detail = f"the need of {rows} is unknown: the base was unknown when they were reported"

@@ -117,11 +117,11 @@ def _late(what_if: WhatIf, state: StreamState, under: _Under) -> Interval:
     facts, most = what_if.basis.facts, under.outcome.admission.point.late
     if not what_if.situation.drops_state:
         return ZERO
-    if not facts.need_pairs and facts.unknown_rows:
+    if not facts.need_pairs and facts.need_unknown_rows:
         return UNKNOWN
     cut = cut_bucket(what_if.basis.curve, under.bound_ms * 1_000)
     least = most if cut is None else most - cut.pairs
-    unknown = facts.unknown_rows * facts.completeness.keys_per_row
+    unknown = facts.need_unknown_rows * facts.completeness.keys_per_row
     return Interval(0 if _least_unknown(state) else least, most + unknown)
 
 
@@ -150,8 +150,8 @@ def _unknown(what_if: WhatIf, state: StreamState, now: _Under, then: _Under) -> 
         under = " and ".join(sorted(censored))
         unknown.append(f"latency: at least, because too many windows would still be open under {under}")
     facts = what_if.basis.facts
-    if facts.unknown_rows and what_if.situation.drops_state:
-        more = f"up to {plural(facts.unknown_rows, 'row')} more, whose delay is not known"
+    if facts.need_unknown_rows and what_if.situation.drops_state:
+        more = f"up to {plural(facts.need_unknown_rows, 'row')} more, whose delay is not known"
         unknown.append(f"late rows: {more if facts.need_pairs else 'not known, because no delay is'}")
     if reported_us(what_if) is None:
         unknown.append("late rows: not known, because less than a minute was reported")

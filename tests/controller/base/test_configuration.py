@@ -149,13 +149,10 @@ def test_a_value_of_the_environment_is_named_as_it_stands_there() -> None:
     assert done.stderr.startswith("tidemark: TIDEMARK_PORT is 'many': ")
 
 
-@pytest.mark.parametrize("command", [["settings"], ["serve", "--check"]])
-def test_the_settings_in_force_are_shown_with_their_source_and_without_passwords(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_the_settings_in_force_are_shown_with_their_source_and_without_passwords(tmp_path: Path) -> None:
     file = written(tmp_path, "tick_seconds = 2.0\n")
     url = "postgresql+psycopg://kim:hunter2@db/name"
-    done = run(*command, "--config", str(file), TIDEMARK_DATABASE_URL=url)
+    done = run("settings", "--config", str(file), TIDEMARK_DATABASE_URL=url)
     assert done.exit_code == 0
     assert "hunter2" not in done.output
     rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in done.stdout.splitlines()}
@@ -177,10 +174,3 @@ def test_a_url_that_cannot_be_understood_is_masked_whole() -> None:
     done = run("settings", TIDEMARK_DATABASE_URL="nonsense with a secret")
     assert "secret" not in done.output
     assert "***" in done.stdout
-
-
-def test_serve_check_says_where_an_option_came_from_and_starts_nothing(tmp_path: Path) -> None:
-    done = run("serve", "--check", "--port", "9", "--database-url", f"sqlite:///{tmp_path / 't.db'}")
-    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
-    assert rows["port"].endswith("command line")
-    assert list(tmp_path.iterdir()) == []

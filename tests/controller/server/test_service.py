@@ -37,7 +37,7 @@ REPORTS = query_reports(exponential_batches(12, 40))
         ("DELETE", "/v1/fleet", 405),
         ("DELETE", STREAM + "/reports", 405),
         ("GET", "/v1/jobs/nobody", 404),
-        ("GET", STREAM + "/reports/query/x", 422),
+        ("GET", STREAM + "/windows/x", 422),
         ("GET", "/v1/fleet?limit=0", 422),
         ("GET", "/v1/fleet?limit=x", 422),
     ],

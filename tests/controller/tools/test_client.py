@@ -84,7 +84,6 @@ def test_a_stream_from_its_first_report_to_an_adopted_bound(controller: Controll
     assert client.job("job").streams == 1
     assert {row.partition for row in client.partitions("job", "stream")} == {"0", "1", "2", "3"}
     assert [point.bound_ms for point in client.curve("job", "stream", [5_000, 0]).points] == [0, 5_000]
-    assert client.report("job", "stream", "query", 7).batch_id == 7
     assert list(client.predictions("job", "stream"))
     assert client.policy("job", "nobody") is None
     client.ready()

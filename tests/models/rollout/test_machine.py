@@ -11,9 +11,11 @@ from tidemark.models.base.defaults import ACKNOWLEDGE_MS, ACKNOWLEDGE_ON_RESTART
 from tidemark.models.rollout.evidence import Judged
 from tidemark.models.rollout.gate import DAY_US
 from tidemark.models.rollout.machine import advance, restores_previous
-from tidemark.models.rollout.states import ENDED, TRANSITIONS, Move, State, allowed
+from tidemark.models.rollout.states import TRANSITIONS, Move, State, allowed
 
 from support.rollouts import NOW_US, STATES, facts, moved, policy, rollout
+
+ENDED = {state for state, follows in TRANSITIONS.items() if not follows}
 
 
 def test_every_state_is_in_the_table_and_can_be_reached() -> None:

@@ -75,7 +75,8 @@ def test_a_ledger_with_lost_reports_becomes_that_of_the_sink_though_other_runs_l
             path, status = status_of(controller)
             reports = controller.http.get(f"{path}/reports").json()["reports"]
             (query,) = status["coverage"]
-            detail = controller.http.get(f"{path}/reports/{query['query_id']}/3").json()
+            sent = controller.http.get(f"{path}/reports/bodies").json()["reports"]
+            (detail,) = (each for each in sent if each["batch_id"] == 3)
 
     lost = input_pairs(batches, SLIDING) - main_pairs(job.output.values())
     assert alone["completeness"]["missing_batches"] == 2

@@ -322,8 +322,9 @@ def _ledger_of(controller: Controller) -> tuple[list[Any], int, dict[int, int]]:
     (query,) = controller.http.get(path).json()["coverage"]
     reports = controller.http.get(f"{path}/reports", params={"limit": 1_000}).json()["reports"]
     assert all(each["late_min"] == each["late_max"] for each in reports)
-    anew = [
-        controller.http.get(f"{path}/reports/{query['query_id']}/{each['batch_id']}").json()["reread"]
-        for each in reports
-    ]
-    return query["missing"], sum(anew), {each["batch_id"]: each["late_min"] for each in reports}
+    sent = controller.http.get(f"{path}/reports/bodies", params={"limit": 1_000}).json()["reports"]
+    return (
+        query["missing"],
+        sum(each["reread"] for each in sent),
+        {each["batch_id"]: each["late_min"] for each in reports},
+    )

@@ -14,8 +14,7 @@ from pyspark import SparkContext
 
 from tidemark.spark_jobs.core.counting import _usable
 from tidemark.spark_jobs.spark import jar as jars
-from tidemark.spark_jobs.spark import jar_build, java
-from tidemark.spark_jobs.spark.archive import write_zip
+from tidemark.spark_jobs.spark import java
 from tidemark.spark_jobs.spark.jar import (
     STAMP,
     JarsNotFound,
@@ -28,6 +27,8 @@ from tidemark.spark_jobs.spark.jar import (
 )
 from tidemark.spark_jobs.spark.java_classes import classes_of_jar
 
+from support import jar_build
+from support.archive import write_zip
 from support.command_line import exit_code
 from support.faults import Survived
 from support.jars import ROWS_OF_JOB, built_jar, submit

@@ -105,7 +105,7 @@ def test_rows_that_no_delay_explains_are_left_out_of_every_policy_and_counted(tm
 
 # -- the figures ---------------------------------------------------------------------------------------------
 
-POLICIES = ("fixed-hindsight", "fixed:3s", "ring:0.95", "max60")
+POLICIES = ("fixed-hindsight", "fixed:3s", "flink", "max60")
 
 
 def test_json_has_a_record_for_each_trace_and_policy_with_exactly_the_fields(
@@ -211,7 +211,7 @@ def test_a_trace_in_several_chunks_gives_the_same_as_in_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slots that straddle two chunks are whole again."""
-    wanted = ("--policy", "ring:0.95", "--policy", "fixed:2s", "--slide", "5s")
+    wanted = ("--policy", "max60", "--policy", "fixed:2s", "--slide", "5s")
     whole = records(path, *wanted)
     monkeypatch.setattr(trace_format, "_BATCH_ROWS", 97)
 

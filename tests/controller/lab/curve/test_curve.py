@@ -87,18 +87,6 @@ def test_a_bound_is_chosen_only_on_evidence(tmp_path: Path) -> None:
     )
 
 
-def test_the_chart_stands_under_the_table_and_names_the_choice(textbook: Path) -> None:
-    text = curve.said(textbook, *BOOK, "--target", "0.9", "--plot")
-    *_, widest, last = text.splitlines()
-    assert widest.split()[:2] == ["40", "s"]
-    assert last == "late rows by bound; ┊ what the target of 90 % allows; the bound chosen, 10 s"
-    assert text.startswith(curve.said(textbook, *BOOK, "--target", "0.9"))
-    assert (
-        curve.refused(textbook, "--plot", "--json")
-        == "tidemark: --plot goes without -o json: it draws for people"
-    )
-
-
 def test_where_no_bound_fits_both_constraints_are_named(textbook: Path) -> None:
     """And it is no error: it is what was asked."""
     text = curve.said(textbook, *BOOK, "--target", "0.95", "--latency-cap", "12")

@@ -84,23 +84,6 @@ def test_reports_are_listed_from_the_newest_batch_whatever_order_they_came_in(ei
     assert newest["pairs"] >= newest["late_max"] >= newest["late_min"]
 
 
-def test_one_report_is_found_by_query_and_batch_with_its_partitions(either: Controller) -> None:
-    either.report_all(REPORTS)
-    report = REPORTS[4]
-    body = either.get(f"/reports/{report.query_id}/{report.batch_id}").json()
-    assert (body["batch_id"], body["rows"], body["granule_us"]) == (4, report.rows, report.granule_us)
-    assert [(part["partition"], part["rows"]) for part in body["partitions"]] == [
-        (part.partition, part.rows) for part in report.counts.by_partition()
-    ]
-    assert report.max_event_time_us is not None
-    for part in body["partitions"]:
-        assert part["first_us"] < part["last_us"] <= report.max_event_time_us + report.granule_us
-    absent = either.get(f"/reports/{report.query_id}/999")
-    assert (absent.status_code, absent.json()["type"]) == (404, "urn:tidemark:problem:report-not-found")
-    assert either.get("/reports/nobody/4").status_code == 404
-    assert either.get("/reports/query/-1").status_code == 422
-
-
 # -- acknowledgements and bounds -----------------------------------------------------------------------------------
 
 

@@ -43,7 +43,8 @@ def test_a_report_made_anew_fills_a_gap_and_changes_no_batch_that_was_reported(
     before = controller.get("").json()["completeness"]
     answers = [controller.report(each) for each in (anew[3], anew[4], anew[4], REPORTS[4])]
     status = controller.get("").json()
-    details = [controller.get(f"/reports/{QUERY}/{number}").json() for number in (3, 4)]
+    sent = controller.get("/reports/bodies").json()["reports"]
+    details = [each for number in (3, 4) for each in sent if each["batch_id"] == number]
 
     assert [answer.status_code for answer in answers] == [200, 201, 200, 200]
     assert [detail["reread"] for detail in details] == [False, True]

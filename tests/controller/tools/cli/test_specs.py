@@ -352,9 +352,6 @@ def test_the_curve_of_a_stream_is_shown_where_it_bends_or_where_asked(
     asked = said(tidemark("curve", "job", "stream", "--bounds", "2h,3h"))
     assert [re.split(r"\s{2,}", row)[3] for row in asked[2:]] == ["0", "0"]
     assert {row.split()[-1] for row in lines[2:]} == {"yes", "no"}
-    drawn = said(tidemark("curve", "job", "stream", "--plot"))
-    assert drawn[: len(lines)] == lines
-    assert drawn[-1].startswith("late rows by bound; ┊ what the target of 90 % allows")
 
 
 def test_the_curve_says_when_its_rows_are_no_evidence(controller: Controller, tidemark: Tidemark) -> None:

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tidemark.models.backtest.bounds import Scores
+from tidemark.models.backtest.bounds import KNOWN_ABOVE_US
 from tidemark.models.base.operators import Int64s
+from tidemark.models.live.policy import Observation
 
 _GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of one batch: needs that count as at least 0."""
+
+    value_us: Int64s
+    """Needs, at least 0, ascending, shape (counts,); never empty."""
+    count: Int64s
+    """Rows behind each, at least 1, shape (counts,)."""
+
+
+def scores_of(seen: Observation) -> Scores | None:
+    """Return the scores of a batch; None without a row of known need."""
+    has_need = (seen.need_us > KNOWN_ABOVE_US) & (seen.count > 0)
+    if not has_need.any():
+        return None
+    value, count = np.maximum(seen.need_us[has_need], 0), seen.count[has_need]
+    order = np.argsort(value, kind="stable")
+    return Scores(value[order], count[order])
 
 
 class LastRows:

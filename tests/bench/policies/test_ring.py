@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tidemark.models.backtest.ring import FLOOR_US, Ring
 from tidemark.models.live.policy import Decision
 
+from bench.policies.ring import FLOOR_US, Ring
 from support.seen import UNKNOWN_US, seen_rows
 
 MS = 1_000

@@ -1,6 +1,6 @@
 """Builds Tidemark's jar against the jars of a Spark, with ``javac`` of a JDK 17 or newer.
 
-    python -m tidemark.spark_jobs.spark.jar_build MAVEN_FOLDER
+    python -m support.jar_build MAVEN_FOLDER
 
 The Spark is the installed one (``jar.spark_jars``), and the jar stands in ``jar.FOLDER`` afterwards, in place of an
 earlier one for the same Scala. ``MAVEN_FOLDER`` becomes a Maven repository with a copy of it, for ``--packages`` and
@@ -18,7 +18,6 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from tidemark.spark_jobs.spark.archive import write_zip
 from tidemark.spark_jobs.spark.jar import (
     FOLDER,
     NAME,
@@ -30,6 +29,8 @@ from tidemark.spark_jobs.spark.jar import (
     spark_version,
 )
 from tidemark.spark_jobs.spark.java import JavaNotFound, find_java
+
+from support.archive import write_zip
 
 GROUP = "tidemark"
 _RELEASE = "17"  # the oldest Java of Spark 4
@@ -122,7 +123,7 @@ def lay_out(jar: Path, repository: Path) -> str:
 
 def _main(arguments: list[str]) -> int:
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m tidemark.spark_jobs.spark.jar_build MAVEN_FOLDER\n")
+        sys.stderr.write("usage: python -m support.jar_build MAVEN_FOLDER\n")
         return 2
     try:
         jar = build_jar(FOLDER)

@@ -4,7 +4,7 @@ That is ``tidemark.models`` and ``tidemark.spark_jobs`` without the demonstratio
 given to ``spark-submit`` as files), ``tidemark inspect``, the check of a job's file and the tools that prepare a
 machine.
 
-The same tree gives the same bytes. Standard library only: ``python -m tidemark.spark_jobs.spark.archive OUT.zip``.
+The same tree gives the same bytes. Standard library only: ``python -m support.archive OUT.zip``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ LEFT_OUT = tuple(
         "plans/inspection.py",
         "plans/job.py",
         "plans/lint.py",
-        "spark/archive.py",
         "spark/checkpoint_state.py",
-        "spark/jar_build.py",
         "spark/jars",
         "spark/java.py",
     )
@@ -81,7 +79,7 @@ def _folder(package: str) -> Path:
 
 def _main(arguments: list[str]) -> int:
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m tidemark.spark_jobs.spark.archive OUT.zip\n")
+        sys.stderr.write("usage: python -m support.archive OUT.zip\n")
         return 2
     out = Path(arguments[0])
     names = write_archive(out)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from tidemark.models.backtest.bounds import scores_of
-from tidemark.models.backtest.rows import LastRows
+from scipy.special import bdtrik
+
 from tidemark.models.base.target import PPM
 from tidemark.models.live.policy import Decision, Observation
+
+from bench.policies.rows import LastRows, scores_of
 
 RING_SIZE = 4_096
 """Rows in DataSQRL's ring."""
@@ -30,8 +32,6 @@ def one_look_rank(rows: int, share: float) -> int | None:
 
     This is the exact order statistic of the literature. What Tidemark certifies holds at every look.
     """
-    from scipy.special import bdtrik  # noqa: PLC0415 - only this policy needs it
-
     rank = math.floor(float(bdtrik(0.95, rows, share))) + 2
     return rank if rank <= rows else None
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.models.backtest.bounds import Scores
-from tidemark.models.backtest.rows import LastRows
+from bench.policies.rows import LastRows, Scores
 
 
 def scores(values: list[int], counts: list[int] | None = None) -> Scores:
