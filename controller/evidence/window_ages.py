@@ -61,12 +61,12 @@ class StoredWindows:
     """How far the partitions have come."""
 
 
-def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindows:
+def windows_of(session: Session, newest: ReportRow, gap_us: int | None) -> StoredWindows:
     """Return the windows of which ages are kept.
 
     Args:
         newest: the report of the stream's newest batch.
-        gap_us: the usual time from one batch to the next.
+        gap_us: the usual time from one batch to the next; None when it is not known.
     """
     stream_id, operator = newest.stream_id, newest.operator
     base_us = min(
@@ -93,7 +93,7 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindow
         step_us=step_us(operator),
         first_end_us=first_us,
         base_us=base_us,
-        gap_us=gap_us,
+        gap_us=gap_us or step_us(operator) // 10,
         rows=table,
         earlier=_earlier(session, stream_id, operator, first_us),
     )
