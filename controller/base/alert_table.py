@@ -112,7 +112,7 @@ SPENT = Alert(
 
 WINDOW_MISSED = Alert(
     name="TidemarkWindowBelowTarget",
-    hold_us=15 * _MINUTE_US,
+    hold_us=30 * _MINUTE_US,
     summary="A window of {spark_job}/{stream} closed below the target",
     description="Of the window that ended at {value} more rows than the target allows came after it was closed.",
     meaning="the newest window that is closed and settled lost more than the target allows, and at least ten rows",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -127,8 +128,8 @@ def _earlier(session: Session, stream_id: int, operator: Operator, until_us: int
 
 
 def _columns(session: Session, statement: Executable, count: int) -> Sequence[Int64s]:
-    rows = session.connection().execute(statement).fetchall()
-    return list(np.array([tuple(row) for row in rows], np.int64).reshape(-1, count).T)
+    rows = session.connection().execute(statement)
+    return list(np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, count).T)
 
 
 def _partitions(session: Session, stream_id: int) -> list[PartitionProgress]:

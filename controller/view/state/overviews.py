@@ -59,8 +59,8 @@ SOON_US = 15_000_000
 QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
 
-_LOOKS = 16
-"""How often it is looked within a window's slide which window is settled: that costs as much as a snapshot."""
+WINDOWS_US = 300_000_000
+"""Minimum time between two looks for the newest settled window, each of which costs as much as some snapshots."""
 
 
 class Overviews:
@@ -242,11 +242,11 @@ class Overviews:
 def _windows(
     session: Session, state: StreamState, newest: ReportRow, gap_us: int | None, now_us: int
 ) -> NewestWindows:
-    """Return the newest settled and closed windows as of the first snapshot of a minute, or of longer for long ones."""
+    """Return the newest settled and closed windows, as of five minutes ago at most, or a part of a long window."""
     before = None if state.overview is None else state.overview.windows
     asked_ppm = SETTLED_PPM if state.slo is None else state.slo.value.target_ppm
     if state.overview is not None and before is not None:
-        every_us = max(QUIET_US, step_us(newest.operator) // _LOOKS)
+        every_us = max(WINDOWS_US, step_us(newest.operator) // 16)
         again = now_us // every_us == state.overview.seen_us // every_us
         if again or (before.report_id, before.asked_ppm) == (newest.id, asked_ppm):
             return before

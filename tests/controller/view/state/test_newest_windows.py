@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidemark.controller.base.alert_table import MIN_LATE_ROWS
 from tidemark.controller.view.state import windows
+from tidemark.controller.view.state.overviews import WINDOWS_US
 from tidemark.models.completeness.estimate import estimate
 from tidemark.models.protocol.messages import Report
 
@@ -21,7 +22,6 @@ from support.streams import SECOND
 from support.webhook import running_webhook
 from support.whole_stream import run_partitions
 
-MINUTE = 60 * SECOND
 SETTLED, COUNTED, MISSED = (
     f"tidemark_window_{name}"
     for name in ("settled_timestamp_seconds", "counted_ratio", "missed_timestamp_seconds")
@@ -67,8 +67,8 @@ def as_listed(controller: Controller) -> dict[str, float]:
 
 
 def look(controller: Controller) -> None:
-    """Take a snapshot in the next minute."""
-    controller.clock.now_us += MINUTE
+    """Take a snapshot when it is time to look for windows again."""
+    controller.clock.now_us += WINDOWS_US
     controller.snapshot()
 
 
@@ -117,6 +117,7 @@ def test_the_newest_closed_window_is_one_whose_late_rows_have_come(controller: C
 def estimates(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collect the ends of the windows that are estimated."""
     ends: list[int] = []
+
     def counted(arrivals: Any, end_us: int, *args: Any, **named: Any) -> Any:
         ends.append(end_us)
         return estimate(arrivals, end_us, *args, **named)
@@ -140,9 +141,9 @@ def test_few_windows_are_estimated_and_none_for_a_scrape(
         assert scraped(controller) == as_listed(controller)
     estimates.clear()
     assert SETTLED in scraped(controller)
-    # Nothing new, and in the same minute.
+    # Nothing new, and in the same five minutes.
     look(controller)
-    controller.clock.now_us += MINUTE // 2
+    controller.clock.now_us += SECOND
     controller.report_all(steady(530, bound_ms=5_000)[520:])
     controller.snapshot()
     assert estimates == []
@@ -171,7 +172,7 @@ def test_an_hour_below_the_target_is_notified_until_one_is_not(each_url: str) ->
         ]
         assert START_US < end_us < job.at_us
         fired = ("firing", "TidemarkWindowBelowTarget")
-        for minutes in (0, 14, 1):
+        for minutes in (0, 29, 1):
             assert fired not in names(webhook)
             tick(controller, minutes)
         assert fired in names(webhook)
