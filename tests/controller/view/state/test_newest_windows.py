@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,6 +112,17 @@ def test_the_newest_closed_window_is_one_whose_late_rows_have_come(controller: C
     newest = next(one for one in listed(controller) if one["state"] == "Closed")
     assert newest["counted_min_ppm"] == 1_000_000
     assert scraped(controller)[COUNTED] == 0.75
+
+
+def test_a_settled_window_that_is_open_says_nothing_of_closed_ones(controller: Controller) -> None:
+    controller.put("/slo", {"target_ppm": 990_000})
+    reports = steady(440, bound_ms=1_000)
+    stood = dict.fromkeys(("watermark_ms", "late_watermark_ms"), reports[399].watermark_ms)
+    controller.report_all([*reports[:400], *(replace(report, **stood) for report in reports[400:])])
+    look(controller)
+    found = scraped(controller)
+    assert found == as_listed(controller)
+    assert found[MISSED] < found[SETTLED]
 
 
 @pytest.fixture
