@@ -110,6 +110,14 @@ SPENT = Alert(
     meaning="more is lost than the SLO allows over its window; for `timeslices` the only alert on the budget",
 )
 
+WINDOW_MISSED = Alert(
+    name="TidemarkWindowBelowTarget",
+    hold_us=30 * _MINUTE_US,
+    summary="A window of {spark_job}/{stream} closed below the target",
+    description="Of the window that ended at {value} more rows than the target allows came after it was closed.",
+    meaning="the newest window that is closed and settled lost more than the target allows, and at least ten rows",
+)
+
 PARTITION_SKEWED = Alert(
     name="TidemarkPartitionSkewed",
     hold_us=5 * _MINUTE_US,
@@ -261,6 +269,7 @@ ALERTS: tuple[Alert, ...] = (
     BURN_PAGE,
     BURN_TICKET,
     SPENT,
+    WINDOW_MISSED,
     PARTITION_SKEWED,
     PARTITION_IDLE,
     REPORTS_ABSENT,

@@ -64,6 +64,10 @@ _STREAMS: dict[str, str] = {
     "tidemark_event_time_timestamp_seconds": "Maximum event time that this watermark could know.",
     "tidemark_state_rows": "Rows of state in the newest batch.",
     "tidemark_state_bytes": "Bytes of state in the newest batch.",
+    "tidemark_window_settled_timestamp_seconds": "End of the newest settled window; missing while none is.",
+    "tidemark_window_counted_ratio": "Of the rows of the newest window that is closed and settled, the share that the "
+    "result has for sure; of the newest closed one while none is settled.",
+    "tidemark_window_missed_timestamp_seconds": "End of that window while it is below the target by at least 10 rows.",
     "tidemark_slo_target_ratio": "Completeness target of the stream.",
     "tidemark_slo_window_seconds": "Time over which the budget of the SLO counts.",
     "tidemark_budget_remaining_ratio": "Share of that budget that is left; below 0 when more was lost.",

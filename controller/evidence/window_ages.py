@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Executable, select
+from sqlalchemy import Executable, or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import LedgerKeyRow, PartitionRow, ReportRow, WindowAgeRow
@@ -26,8 +27,8 @@ _KEPT = 600
 """Windows of which ages are kept: three times those that an interval rests on, so that some can be old."""
 _LEAST_US = -(2**62)
 """Before all times; windows may be as long as all of them."""
-_SEASONS_US = 35 * DAY_US
-"""How far back the volume of a day and a week is read: five weeks."""
+_SEASONS_US = [days * DAY_US for days in (1, 2, 3, 4, 5, 7, 14, 21, 28, 35)]
+"""How far back the volume of a day and a week is read: of five days, and of five weeks."""
 
 
 def kept_from_us(operator: Operator, until_us: int) -> int:
@@ -61,12 +62,12 @@ class StoredWindows:
     """How far the partitions have come."""
 
 
-def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindows:
+def windows_of(session: Session, newest: ReportRow, gap_us: int | None) -> StoredWindows:
     """Return the windows of which ages are kept.
 
     Args:
         newest: the report of the stream's newest batch.
-        gap_us: the usual time from one batch to the next.
+        gap_us: the usual time from one batch to the next; None when it is not known.
     """
     stream_id, operator = newest.stream_id, newest.operator
     base_us = min(
@@ -93,9 +94,9 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindow
         step_us=step_us(operator),
         first_end_us=first_us,
         base_us=base_us,
-        gap_us=gap_us,
+        gap_us=gap_us or step_us(operator) // 10,
         rows=table,
-        earlier=_earlier(session, stream_id, operator, first_us),
+        earlier=_earlier(session, stream_id, operator, (first_us, until_us)),
     )
     ledger = session.connection().execute(
         select(LedgerKeyRow.key_us, LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max)
@@ -106,17 +107,20 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int) -> StoredWindow
     return StoredWindows(newest, arrivals, tallies, _partitions(session, stream_id))
 
 
-def _earlier(session: Session, stream_id: int, operator: Operator, until_us: int) -> Int64s:
-    """Return the rows of the windows before the first, in order; none where they are too many to read."""
-    step = step_us(operator)
+def _earlier(session: Session, stream_id: int, operator: Operator, kept_us: tuple[int, int]) -> Int64s:
+    """Return the rows of windows before the first, in order: of those that are seasons before one that is kept.
+
+    There are none where they are too many to read.
+    """
+    step, (until_us, last_us) = step_us(operator), kept_us
     if step < SLOT_US:
         return np.empty(0, np.int64)
     keys_us, rows = _columns(
         session,
         select(LedgerKeyRow.key_us, LedgerKeyRow.rows).where(
             LedgerKeyRow.stream_id == stream_id,
-            LedgerKeyRow.key_us >= until_us - _SEASONS_US,
             LedgerKeyRow.key_us < until_us,
+            or_(*(LedgerKeyRow.key_us.between(until_us - back, last_us - back) for back in _SEASONS_US)),
         ),
         2,
     )
@@ -127,8 +131,8 @@ def _earlier(session: Session, stream_id: int, operator: Operator, until_us: int
 
 
 def _columns(session: Session, statement: Executable, count: int) -> Sequence[Int64s]:
-    rows = session.connection().execute(statement).fetchall()
-    return list(np.array([tuple(row) for row in rows], np.int64).reshape(-1, count).T)
+    rows = session.connection().execute(statement)
+    return list(np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, count).T)
 
 
 def _partitions(session: Session, stream_id: int) -> list[PartitionProgress]:

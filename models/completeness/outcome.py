@@ -62,6 +62,26 @@ class WindowEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewestWindows:
+    """How far a stream's windows are, and what became of the newest one of which it can be said. Nulls are unknown."""
+
+    report_id: int
+    """The newest report as of which it is."""
+    asked_ppm: int
+    """The share by which a window is settled, in parts per million."""
+    settled_us: int | None
+    """End of the newest settled window, in microseconds since the epoch."""
+    closed_us: int | None
+    """End of the newest closed one, which is settled too where that is known: most of its late rows have come."""
+    rows: int
+    """Rows of the newest closed one that have come."""
+    late_min: int
+    """Those that were certainly late."""
+    late_max: int
+    """Those that may have been."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """One window, as of the stream's newest batch. Rows are (row, window) pairs."""
 

@@ -15,10 +15,11 @@ from tidemark.controller.base.db.tables import (
 from tidemark.controller.reports.live import NewestState
 from tidemark.controller.specs.store import Spec
 from tidemark.controller.view.state.state import NewestBatch, StreamState
+from tidemark.models.completeness.outcome import NewestWindows
 from tidemark.models.recommend.steps import Conflict, DecisionStep, StepKind
 from tidemark.models.specs.slo import Policy, Slo
 
-__all__ = ["NOW_US", "stream_state"]
+__all__ = ["NOW_US", "newest_windows", "stream_state"]
 
 NOW_US = 1_767_225_600_000_000
 
@@ -34,7 +35,9 @@ _WELL: dict[str, Any] = {
     "mode": "OnRestart",
     "paused": False,
     "freeze_windows": (),
+    "worst_window_ppm": None,
     "remaining_ppm": 900_000,
+    "windows": None,
     "received_us": NOW_US,
     "gap_us": 10_000_000,
     "in_use_bound_ms": 10_000,
@@ -53,13 +56,31 @@ _WELL: dict[str, Any] = {
 }
 
 
+def newest_windows(rows: int, late_min: int, late_max: int) -> NewestWindows:
+    """Return the newest windows of a stream, of which the one that closed an hour ago has so many rows."""
+    return NewestWindows(
+        report_id=1,
+        asked_ppm=990_000,
+        settled_us=None,
+        closed_us=NOW_US - 3_600_000_000,
+        rows=rows,
+        late_min=late_min,
+        late_max=late_max,
+    )
+
+
 def stream_state(**changes: Any) -> StreamState:
     """Return the state of a stream that is well, but for some facts; of an unknown one, all parts are None."""
     facts = {**_WELL, **changes}
     name = {"stream_id": 1}
     slo = None
     if facts["target_ppm"] is not None:
-        slo = Slo(target_ppm=facts["target_ppm"], window_ms=facts["window_ms"], objective=facts["objective"])
+        slo = Slo(
+            target_ppm=facts["target_ppm"],
+            window_ms=facts["window_ms"],
+            objective=facts["objective"],
+            worst_window_ppm=facts["worst_window_ppm"],
+        )
     parts: dict[str, Any] = {
         "newest": NewestBatch(
             report=ReportRow(
@@ -113,7 +134,7 @@ def stream_state(**changes: Any) -> StreamState:
             ceiling_ms=facts["ceiling_ms"],
             **name,
         ),
-        "overview": OverviewRow(remaining_ppm=facts["remaining_ppm"], **name),
+        "overview": OverviewRow(remaining_ppm=facts["remaining_ppm"], windows=facts["windows"], **name),
         "pin": None,
         "rollout": None,
         "missed": None,

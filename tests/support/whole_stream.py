@@ -81,7 +81,7 @@ def _count_by_region(job: RolledJob) -> None:
 
 @contextmanager
 def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]:
-    """Run a controller with a job that has gone through a rollout, and one in Live.
+    """Run a controller with a job that has gone through a rollout, one in Live, and one whose windows miss the target.
 
     Args:
         database_url: a SQLite file that is not there yet, or the PostgreSQL that tests share.
@@ -108,6 +108,10 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         assert answer.status_code == 201, answer.text
         run_partitions(live, 5)
         _count_by_region(live)
+        lossy = RolledJob(controller, bound_ms=0, job="lossy")
+        lossy.at_us = job.at_us - 400 * SECOND
+        controller.http.put(f"{lossy.path}/slo", json={"target_ppm": 990_000})
+        run_partitions(lossy, 80, slow=3, late_s=17)
         controller.send("/reports", b"{")
         controller.snapshot()
         yield controller

@@ -32,6 +32,7 @@ from tidemark.controller.base.alert_table import (
     SATURATED,
     SPENT,
     STANDS_STILL,
+    WINDOW_MISSED,
     Alert,
     Burn,
 )
@@ -106,6 +107,8 @@ def active_alerts(
     lost = max(state.row.late_max, state.row.unjudged_rows)
     if remaining_ppm is not None and remaining_ppm < 0 and lost >= MIN_LATE_ROWS:
         yield _active(SPENT, state, f"{format_number(remaining_ppm / 10_000)}%")
+    if state.missed_window_us is not None:
+        yield _active(WINDOW_MISSED, state, utc_text(state.missed_window_us))
     yield from _of_partitions(state, partitions)
     yield from _of_the_job(state, now_us)
     yield from _of_the_rollout(state, now_us)

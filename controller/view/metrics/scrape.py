@@ -11,6 +11,7 @@ from prometheus_client.exposition import generate_latest
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, aliased
 
+from tidemark.controller.base.answer import share_ppm
 from tidemark.controller.base.clock import Clock
 from tidemark.controller.base.counters import (
     IN_DETAIL,
@@ -253,6 +254,7 @@ def _values(state: StreamState) -> dict[str, float | None]:
         if state.rollout is None
         else state.rollout.changed_us / 1e6,
         "tidemark_rollout_vetoed": None if state.rollout is None else state.rollout.vetoed,
+        **_of_windows(state),
         **_of_partitions(state.overview),
         **_of_newest(state.newest),
         **_published(state),
@@ -268,6 +270,18 @@ def _only_in_detail(state: StreamState) -> dict[str, float | None]:
         "tidemark_generation_acknowledged": None if state.applied is None else state.applied.generation,
         "tidemark_last_batch_timestamp_seconds": None if newest is None else newest.report.started_us / 1e6,
         "tidemark_event_time_timestamp_seconds": None if newest is None else _seconds(newest.base_ms),
+    }
+
+
+def _of_windows(state: StreamState) -> dict[str, float | None]:
+    windows = None if state.overview is None else state.overview.windows
+    if windows is None:
+        return {}
+    settled_us, missed_us = windows.settled_us, state.missed_window_us
+    return {
+        "tidemark_window_settled_timestamp_seconds": None if settled_us is None else settled_us / 1e6,
+        "tidemark_window_counted_ratio": _ratio(share_ppm(windows.rows - windows.late_max, windows.rows)),
+        "tidemark_window_missed_timestamp_seconds": None if missed_us is None else missed_us / 1e6,
     }
 
 

@@ -21,12 +21,13 @@ from tidemark.controller.base.clock import SteadyClock
 from tidemark.controller.base.counters import LoopCounters
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.leases import Lease, LeaseKeeper, confirm
-from tidemark.controller.base.db.tables import OverviewRow
+from tidemark.controller.base.db.tables import OverviewRow, ReportRow
 from tidemark.controller.base.errors import LeaseLostError
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import Horizon, open_keys
 from tidemark.controller.evidence.lost import lost_summary
 from tidemark.controller.evidence.roll_up import locked_offset, roll_up
+from tidemark.controller.evidence.window_ages import step_us, windows_of
 from tidemark.controller.specs.store import DEFAULT_WINDOW_MS
 from tidemark.controller.specs.streams import lock_by_id
 from tidemark.controller.view.state.answers import Condition
@@ -44,6 +45,9 @@ from tidemark.controller.view.state.snapshots import (
     write_snapshots,
 )
 from tidemark.controller.view.state.state import StreamState
+from tidemark.controller.view.state.windows import newest_windows
+from tidemark.models.completeness.estimate import DEFAULT_SHARE_PPM as SETTLED_PPM
+from tidemark.models.completeness.outcome import NewestWindows
 from tidemark.models.evidence.partition_counts import PartitionsInState
 from tidemark.models.evidence.skew import SkewRule
 
@@ -54,6 +58,9 @@ SOON_US = 15_000_000
 
 QUIET_US = 60_000_000
 """Time between two snapshots of a stream with nothing new, in microseconds."""
+
+WINDOWS_US = 300_000_000
+"""Minimum time between two looks for the newest settled window, each of which costs as much as some snapshots."""
 
 
 class Overviews:
@@ -227,8 +234,24 @@ class Overviews:
             most_skewed=next(iter(snapshot.skewed), None),
             provisional_bound=read_provisional_bound(session, state, self._kept),
             savings=read_savings(session, state, now_us, self._kept, spent),
+            windows=_windows(session, state, newest.report, over_horizon.progress.batch_gap_us, now_us),
         )
         return overview, snapshot
+
+
+def _windows(
+    session: Session, state: StreamState, newest: ReportRow, gap_us: int | None, now_us: int
+) -> NewestWindows:
+    """Return the newest settled and closed windows, as of five minutes ago at most, or a part of a long window."""
+    before = None if state.overview is None else state.overview.windows
+    asked_ppm = SETTLED_PPM if state.slo is None else state.slo.value.target_ppm
+    if state.overview is not None and before is not None:
+        every_us = max(WINDOWS_US, step_us(newest.operator) // 16)
+        again = now_us // every_us == state.overview.seen_us // every_us
+        if again or (before.report_id, before.asked_ppm) == (newest.id, asked_ppm):
+            return before
+    stored = windows_of(session, newest, gap_us)
+    return newest_windows(stored, asked_ppm, None if before is None else before.settled_us)
 
 
 def _overview(state: StreamState, now_us: int, conditions: list[Condition], **columns: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from tidemark.controller.base.alert_table import MIN_LATE_ROWS
 from tidemark.controller.base.db.tables import (
     AcknowledgementRow,
     OverviewRow,
@@ -27,6 +28,7 @@ from tidemark.controller.specs.store import Spec, horizon_ms_under
 from tidemark.controller.view.state.partition_rows import PartitionFacts
 from tidemark.controller.view.state.recent_reports import RecentQuery
 from tidemark.models.base.duration import format_about, format_duration
+from tidemark.models.base.target import PPM
 from tidemark.models.evidence.events import Overdispersion
 from tidemark.models.evidence.horizon import HorizonFacts
 from tidemark.models.evidence.ledger import effective_bound_ms
@@ -161,6 +163,17 @@ class StreamState:
         if self.recommendation is None:
             return near if self.live is not None else None
         return near or _limited(self.steps)
+
+    @property
+    def missed_window_us(self) -> int | None:
+        """End of the newest closed window, if it is below the target for sure by rows that matter; else None."""
+        windows = None if self.overview is None else self.overview.windows
+        if windows is None or self.slo is None or windows.late_min < MIN_LATE_ROWS:
+            return None
+        slo = self.slo.value
+        target_ppm = slo.target_ppm if slo.worst_window_ppm is None else slo.worst_window_ppm
+        counted = windows.rows - windows.late_min
+        return windows.closed_us if counted * PPM < target_ppm * windows.rows else None
 
     @property
     def adopted(self) -> bool | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.answer import share_ppm
@@ -9,11 +11,17 @@ from tidemark.controller.base.db.tables import ReportRow
 from tidemark.controller.control.decide.load import read_progress
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
 from tidemark.controller.evidence.horizon import horizon_of
-from tidemark.controller.evidence.window_ages import StoredWindows, step_us, windows_of
+from tidemark.controller.evidence.window_ages import StoredWindows, windows_of
 from tidemark.controller.evidence.windows import passed_us
 from tidemark.controller.specs.store import horizon_ms_of
 from tidemark.models.completeness.estimate import NotKnown, estimate
-from tidemark.models.completeness.outcome import Window, WindowEstimate, WindowOutcome, WindowState
+from tidemark.models.completeness.outcome import (
+    NewestWindows,
+    Window,
+    WindowEstimate,
+    WindowOutcome,
+    WindowState,
+)
 from tidemark.models.evidence.ledger import Tally
 
 
@@ -22,8 +30,7 @@ def read_windows(session: Session, stream_id: int, now_us: int, cache: EvidenceC
     horizon = horizon_of(session, stream_id, horizon_ms_of(session, stream_id))
     if horizon is None:
         return None
-    gap_us = read_progress(session, horizon, now_us, cache).batch_gap_us
-    return windows_of(session, horizon.newest, gap_us or step_us(horizon.newest.operator) // 10)
+    return windows_of(session, horizon.newest, read_progress(session, horizon, now_us, cache).batch_gap_us)
 
 
 def state_of(newest: ReportRow, end_us: int) -> WindowState:
@@ -67,3 +74,52 @@ def window_of(stored: StoredWindows | None, end_us: int, asked_ppm: int) -> Wind
         unknown=found.reason if isinstance(found, NotKnown) else None,
         outcome=outcome,
     )
+
+
+def newest_windows(stored: StoredWindows, asked_ppm: int, before_us: int | None) -> NewestWindows:
+    """Return the newest settled window and the newest closed one.
+
+    Rows that come late come after their window was closed. So the newest closed one that is settled is taken, and the
+    newest of all only where none is settled.
+
+    Args:
+        before_us: the newest settled window when that was last found out, near which it is looked for.
+    """
+    ends_us = list(stored.ledger)
+    settled_us = _newest_settled(stored, ends_us, asked_ppm, before_us)
+    until_us = passed_us(stored.newest) if settled_us is None else min(settled_us, passed_us(stored.newest))
+    closed = bisect_right(ends_us, until_us)
+    closed_us = ends_us[closed - 1] if closed else None
+    tally = Tally() if closed_us is None else stored.ledger[closed_us]
+    return NewestWindows(
+        report_id=stored.newest.id,
+        asked_ppm=asked_ppm,
+        settled_us=settled_us,
+        closed_us=closed_us,
+        rows=tally.rows,
+        late_min=tally.late_min,
+        late_max=tally.late_max,
+    )
+
+
+def _newest_settled(
+    stored: StoredWindows, ends_us: list[int], asked_ppm: int, before_us: int | None
+) -> int | None:
+    """Return the end of the newest settled one of some windows, by few estimates: each takes milliseconds."""
+
+    def settled(place: int) -> bool:
+        found = window_of(stored, ends_us[place], asked_ppm).estimate
+        return found is not None and found.settled
+
+    # By ever longer steps: back to one that is, and on to one that is not.
+    before = 0 if before_us is None else bisect_right(ends_us, before_us)
+    place, step = (before or len(ends_us)) - 1, 1
+    while place >= 0 and not settled(place):
+        place, step = place - step, 2 * step
+    if place < 0:
+        return None
+    step = 1
+    while place + step < len(ends_us) and settled(place + step):
+        place, step = place + step, 2 * step
+    between = range(place + 1, min(place + step, len(ends_us)))
+    return ends_us[place + bisect_left(between, True, key=lambda later: not settled(later))]

@@ -24,6 +24,7 @@ from tidemark.controller.base.db.tables.columns import (
     Word,
 )
 from tidemark.models.base.operators import Operator
+from tidemark.models.completeness.outcome import NewestWindows
 from tidemark.models.evidence.losses import LostSummary
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 from tidemark.models.live.kept import KeptLive
@@ -314,5 +315,7 @@ class OverviewRow(RowOfStream):
     """What the values of its dimension lost; null without a dimension."""
     provisional_bound: Mapped[ProvisionalBound | None] = mapped_column(AsJson(ProvisionalBound))
     """Where its recommended bound would lie; null once that may be acted on."""
+    windows: Mapped[NewestWindows | None] = mapped_column(AsJson(NewestWindows, kept=4_096))
+    """Its newest settled and closed windows; null before the first report."""
     savings: Mapped[Savings | None] = mapped_column(AsJson(Savings), deferred=True)
     """What it would save under its recommended bound."""

@@ -24,7 +24,7 @@ from tidemark.controller.view.state.state import StreamState
 from tidemark.models.evidence.losses import LostOfValue, LostSummary
 
 from support.recommendations import expected
-from support.stream_states import NOW_US, stream_state
+from support.stream_states import NOW_US, newest_windows, stream_state
 
 MINUTE_US = 60_000_000
 
@@ -129,6 +129,21 @@ def test_a_biased_loss_is_an_alert_and_a_loss_that_hits_all_alike_is_none() -> N
     lost = LostSummary("region", (LostOfValue("south", 1_000, 70),), "region 'south' loses rows")
     assert names(stream_state(lost=lost)) == ["TidemarkLossIsBiased ticket"]
     assert names(stream_state(lost=replace(lost, bias=None))) == []
+
+
+def test_a_window_is_below_the_target_for_sure_and_by_ten_rows() -> None:
+    def alerts(rows: int, late_min: int, late_max: int, **changes: Any) -> list[ActiveAlert]:
+        return found(stream_state(windows=newest_windows(rows, late_min, late_max), **changes))
+
+    (active,) = alerts(1_000, 11, 11)
+    assert (active.alert.name, active.alert.severity) == ("TidemarkWindowBelowTarget", "ticket")
+    assert active.value == "2025-12-31 23:00:00 UTC"
+    assert alerts(1_000, 10, 10) == [], "as many as the target allows"
+    assert alerts(500, MIN_LATE_ROWS - 1, 20) == [], "of a small window"
+    assert alerts(1_000, 10, 500) == [], "of which it is not known whether they were late"
+    assert alerts(1_000, 11, 11, target_ppm=None) == []
+    assert alerts(1_000, 11, 11, worst_window_ppm=950_000) == [], "which a single window may lose"
+    assert len(alerts(1_000, 51, 51, worst_window_ppm=950_000)) == 1
 
 
 def test_a_budget_is_spent_below_nothing_and_by_ten_rows() -> None:

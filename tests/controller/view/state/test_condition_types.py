@@ -45,6 +45,7 @@ def test_alerts_without_a_condition_are_about_rows_over_time_or_about_rollouts()
         "TidemarkCompletenessBudgetSpent",
         "TidemarkPredictionWrong",
         "TidemarkRolledBack",
+        "TidemarkWindowBelowTarget",
     }
 
 

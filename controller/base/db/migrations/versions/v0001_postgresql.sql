@@ -226,6 +226,7 @@ CREATE TABLE overviews (
     most_skewed TEXT,
     lost TEXT,
     provisional_bound TEXT,
+    windows TEXT,
     savings TEXT,
     CONSTRAINT pk_overviews PRIMARY KEY (stream_id),
     CONSTRAINT fk_overviews_stream_id_streams FOREIGN KEY(stream_id) REFERENCES streams (id)
