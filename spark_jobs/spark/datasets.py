@@ -15,6 +15,7 @@ from tidemark.spark_jobs.spark.jvm import SparkContext, items
 from tidemark.spark_jobs.spark.query_plan import tap_at
 
 _PASSWORD = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
 _Node = Any
 """A node of a plan in the JVM."""
 _Place = tuple[dict[str, str], str | None]
@@ -84,11 +85,16 @@ def _addresses(session: Any, place: _Place) -> list[str]:
         host = re.sub(r"^\w+://", "", servers.split(",")[0].strip())
         found = [f"kafka://{host}/{topic}" for topic in _topics(options)]
     elif path:
-        jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
-        folder = jvm.org.apache.hadoop.fs.Path(path)
-        system = folder.getFileSystem(session.sessionState().newHadoopConf())
-        found = [_PASSWORD.sub("", str(system.makeQualified(folder).toString()))]
+        found = [_PASSWORD.sub("", path if _SCHEME.match(path) else _qualified(session, path))]
     return [address for address in found if len(address) <= MAX_ADDRESS]
+
+
+def _qualified(session: Any, path: str) -> str:
+    """Return a path with the file system that it is on."""
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - the one way to the JVM
+    folder = jvm.org.apache.hadoop.fs.Path(path)
+    system = folder.getFileSystem(session.sessionState().newHadoopConf())
+    return str(system.makeQualified(folder).toString())
 
 
 def _topics(options: dict[str, str]) -> list[str]:

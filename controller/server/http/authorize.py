@@ -96,7 +96,9 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
 )
 """By operation id, what it requires; None: open to everybody."""
 
-OPEN_PATHS = frozenset({"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}"})
+OPEN_PATHS = frozenset(
+    {"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}", "/schemas/{name}"}
+)
 """Paths without an operation id, open to everybody: the document is public, and page and runbooks hold no data."""
 
 _UNDECLARED = Need("Administer", "fleet")

@@ -32,10 +32,15 @@ BROKERS = {"kafka.bootstrap.servers": "SSL://one:9093,two:9093"}
         (BROKERS | {"topic": "out"}, ["kafka://one:9093/out"]),
         (BROKERS | {"subscribepattern": "clicks.*"}, []),
         (BROKERS | {"topic": "t" * 1_000}, []),
+        ({"path": "s3a://key:secret@lake/clicks"}, ["s3a://lake/clicks"]),
+        (
+            {"path": "abfss://box@account.dfs.core.windows.net/a"},
+            ["abfss://box@account.dfs.core.windows.net/a"],
+        ),
         ({"rowspersecond": "5"}, []),
     ],
 )
-def test_topics_are_named_with_the_first_broker_and_a_pattern_names_none(
+def test_topics_are_named_with_the_first_broker_and_folders_without_a_password(
     options: dict[str, str], addresses: list[str]
 ) -> None:
     assert _addresses(None, (options, None)) == addresses
