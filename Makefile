@@ -212,7 +212,7 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --g
 
 lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) pyproject.toml --all-extras --group dev -o $(LOCKS)/dev.txt
-	@$(UV_COMPILE) pyproject.toml --extra controller --extra postgres -c $(LOCKS)/dev.txt -o $(LOCKS)/controller.txt
+	@$(UV_COMPILE) pyproject.toml --extra controller --extra postgres --extra openlineage -c $(LOCKS)/dev.txt -o $(LOCKS)/controller.txt
 	@$(UV_COMPILE) pyproject.toml --extra spark -c $(LOCKS)/dev.txt -o $(LOCKS)/spark.txt
 	@$(UV_COMPILE) pyproject.toml --extra spark --extra kafka -c $(LOCKS)/dev.txt -o $(LOCKS)/job.txt
 	@$(UV_COMPILE) pyproject.toml --extra demo -c $(LOCKS)/dev.txt -o $(LOCKS)/demo.txt

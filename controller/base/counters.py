@@ -43,6 +43,8 @@ _PROCESS: dict[str, str] = {
     "tidemark_partitions_not_exposed": "Partitions without series of their own.",
     "tidemark_snapshot_age_seconds": "Age of the oldest snapshot of a stream: what lists and budgets are as of.",
     "tidemark_notifications_firing": "Alerts notified by this process that still fire.",
+    "tidemark_lineage_events_total": "OpenLineage events that this process has sent.",
+    "tidemark_lineage_failures_total": "Times that it could not send what is new of a stream.",
 }
 
 _STREAMS: dict[str, str] = {
@@ -266,6 +268,18 @@ class NotifyCounters:
         for name in destinations:
             self.sent.labels(name)
             self.failed.labels(name)
+
+
+class LineageCounters:
+    """Counts what the emitter of OpenLineage events does.
+
+    Args:
+        registry: where the metrics are exposed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sent = _counter("tidemark_lineage_events_total", registry)
+        self.failed = _counter("tidemark_lineage_failures_total", registry)
 
 
 class GateCounters:

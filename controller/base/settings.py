@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 LogFormat = Literal["console", "json"]
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 
-SECRETS = frozenset({"database_url", "notify_url"})
+SECRETS = frozenset({"database_url", "notify_url", "openlineage_url"})
 """Settings that may hold a password: never shown in the clear."""
 
 
@@ -65,6 +66,12 @@ def _host_patterns(text: str) -> tuple[str, ...]:
         if not re.fullmatch(r"[a-z0-9.*_-]+|\[[0-9a-f:.]+\]", pattern):
             raise ValueError(f"{pattern!r} is not the name of a host; write no scheme, port or path")
     return patterns
+
+
+def _with_client(url: str) -> str:
+    if find_spec("openlineage") is None:
+        raise ValueError("it needs OpenLineage's client: pip install 'tidemark[openlineage]'")
+    return url
 
 
 def _readable(read: Callable[[Path | None], object]) -> Callable[[Path | None], Path | None]:
@@ -146,6 +153,11 @@ class Settings(BaseSettings):
     """Time between two checks of the alerts."""
     notify_repeat_seconds: float = Field(default=14_400.0, ge=60)
     """Time after which an alert that still fires is notified again."""
+    openlineage_url: Annotated[str, Field(pattern=r"^https?://\S+$"), AfterValidator(_with_client)] | None = (
+        None
+    )
+    """Address of what takes OpenLineage events, such as Marquez; how to reach it besides, such as with a key, variables
+    of OpenLineage's client say."""
     gates_file: Annotated[Path | None, AfterValidator(_readable(read_gates))] = None
     """File of the outside gates that policies may name (TOML), read at the start."""
     runbooks_url: str = ""

@@ -84,15 +84,16 @@ def create_app(
         service.reports.start()
         service.watch.start()
         service.gates.start()
-        if service.notifier is not None:
-            service.notifier.start()
+        senders = [each for each in (service.notifier, service.lineage) if each is not None]
+        for sender in senders:
+            sender.start()
         try:
             yield
         finally:
             await service.watch.stop()
             service.gates.stop()
-            if service.notifier is not None:
-                service.notifier.stop()
+            for sender in senders:
+                sender.stop()
             service.reports.stop()
             service.ticker.stop()
             service.decider.leases.stop()

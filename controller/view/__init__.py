@@ -1,4 +1,4 @@
-"""What is shown of streams: their state and conditions, charts' data, alerts and metrics.
+"""What is shown of streams: their state and conditions, charts' data, alerts, metrics and lineage.
 
 It uses all folders below it, and changes nothing but snapshots.
 """

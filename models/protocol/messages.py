@@ -29,6 +29,7 @@ from tidemark.models.base.ranges import (
     TimeUs,
 )
 from tidemark.models.base.read_json import read_object
+from tidemark.models.protocol.datasets import NO_DATASETS, Datasets
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.late_policy import DROPPED, LateTreatment
@@ -172,11 +173,9 @@ class Report:
     """Whether the first report was lost and the job read the batch again: its state is not known then, and reads 0."""
     final_watermark_ms: TimeMs | None = None
     """With ``late=revise(...)`` the watermark at or below which Spark dropped rows, W(n-1) of the plan, in
-    milliseconds: late rows above it corrected a window, and ``late_watermark_ms`` is that of first versions. Null when
-    windows come out once."""
+    milliseconds: late rows above it corrected a window, and ``late_watermark_ms`` is of first versions; else null."""
     drops_late: bool = True
     """Whether Spark drops late rows: in complete mode an aggregate by windows drops none, and one by sessions does."""
-
     sent_us: TimeUs | None = None
     """Wall time of the driver as it sent this, in microseconds since the epoch, by which its clock is compared with the
     controller's; null when it is not known. Another one at each try: what is compared and stored of a report is
@@ -252,6 +251,8 @@ class Acknowledgement(Applied):
     """What becomes of late rows."""
     reads: Name | None = None
     """Source and event-time column of the stream, where nobody named it; null where somebody did."""
+    datasets: Datasets = NO_DATASETS
+    """What is read into the stream, and what its query writes to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.base.granules import SPARK_TICK_US, Granules
 from tidemark.models.base.operators import Operator
+from tidemark.models.protocol.datasets import Datasets
 from tidemark.models.protocol.messages import Acknowledgement, Report, RunEnd
 from tidemark.spark_jobs.core.bound import ChosenBound
 from tidemark.spark_jobs.core.counting import StageCounts
@@ -171,6 +172,8 @@ class QueryRun:
     """How it ends by itself; None when it does not, or when that is not known."""
     spark_ui: str | None = None
     """Address of its page in Spark's UI; None without one."""
+    datasets: dict[str, Datasets] = field(default_factory=dict)
+    """By tap what is read and written, once a batch was reported."""
     is_met_at_start: bool = False
     """Whether its plan was read before its first batch."""
 

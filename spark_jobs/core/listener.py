@@ -260,6 +260,8 @@ class TidemarkListener(JsonListener):
     def _acknowledge(self, run: _Run, metric: str, progress: StreamingQueryProgress) -> None:
         """Acknowledge what is in force in a batch, if that was not done before."""
         binding = run.bindings[metric]
+        if metric not in run.datasets:
+            run.datasets[metric] = run.query.datasets(metric)
         # A stream that is not steered does not run in Live, whatever its mode is.
         steered = binding.chosen.mode != "Live" or run.streams[metric].contradiction is None
         acknowledgement = Acknowledgement(
@@ -272,6 +274,7 @@ class TidemarkListener(JsonListener):
             applied_us=0,
             ceiling_ms=binding.ceiling_ms,
             late=DROPPED,
+            datasets=run.datasets[metric],
             run_end=run.run_end,
             spark_ui=run.spark_ui,
             called=binding.settings.called,

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tidemark.models.base.stateful import WatermarkPolicy
+from tidemark.models.protocol.datasets import NO_DATASETS, Datasets
 from tidemark.models.protocol.messages import OutputMode, RunEnd
 from tidemark.spark_jobs.spark.java_classes import JavaClasses, java_array
 from tidemark.spark_jobs.spark.jvm import (
@@ -147,6 +148,16 @@ class RunningQuery:
         except (Py4JError, PySparkException, TypeError, KeyError) as error:
             _log.warning("%s cannot be read: %s", what, error)
             return unread
+
+    def datasets(self, tap: str) -> Datasets:
+        """Return what is read below a tap, and what the query writes to; from its first batch on."""
+        from tidemark.spark_jobs.spark.datasets import read_datasets  # noqa: PLC0415 - no call needs it
+
+        return self.read(
+            "what the query reads and writes",
+            lambda session, plan: read_datasets(session, plan, self._execution.logicalPlan(), tap),
+            NO_DATASETS,
+        )
 
     def has_metrics(self) -> bool:
         """Return whether Spark shows metrics of the query, as its session is set when the query starts.

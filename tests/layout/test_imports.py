@@ -54,7 +54,7 @@ RULES = {
     "models": Rule(ours=frozenset({"models"}), extras=(), impure=IMPURE),
     "controller": Rule(
         ours=frozenset({"models", "controller"}),
-        extras=("controller", "postgres", "kafka", "mcp", "trace", "airflow"),
+        extras=("controller", "postgres", "openlineage", "kafka", "mcp", "trace", "airflow"),
         hosts=frozenset({"airflow", "asgiref"}),
     ),
     "spark_jobs": Rule(

@@ -36,6 +36,8 @@ _QUERY = "the plan, trigger and logged watermarks of a query; rows are judged fr
 _CLOCK = "the stage of Live as one piece of compiled code; each row is copied once more"
 _LIVE = "Live; the bound in the plan holds, and the log and the status say so"
 
+_DATASETS = "the names of what a query reads and writes; OpenLineage events have neither"
+
 PRIVATE_NAMES = (
     named(
         _QUERY,
@@ -130,5 +132,8 @@ PRIVATE_NAMES = (
         f"{_STREAMING}.MetricsReporter",
     ),
     GAUGE,
+    named(_DATASETS, _EXECUTION[0], "logicalPlan", _EXECUTION[1]),
+    named(_DATASETS, f"{_STREAMING}.sources.WriteToMicroBatchDataSource", "table writeOptions"),
+    named(_DATASETS, f"{_STREAMING}.sources.WriteToMicroBatchDataSourceV1", "catalogTable writeOptions"),
 )
 """All of them, with what is done without each."""

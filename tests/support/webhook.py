@@ -44,8 +44,8 @@ class Webhook:
 
 
 @contextmanager
-def running_webhook() -> Iterator[Webhook]:
-    """Serve a receiver on a free port of loopback."""
+def running_webhook(port: int = 0) -> Iterator[Webhook]:
+    """Serve a receiver on a port of loopback, by default a free one."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -62,7 +62,7 @@ def running_webhook() -> Iterator[Webhook]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     webhook = Webhook(f"http://127.0.0.1:{server.server_address[1]}/hook")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

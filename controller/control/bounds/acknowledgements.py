@@ -1,6 +1,7 @@
 """Acknowledgements: which bound a run of a job applied, what that decides downstream, and what becomes of late rows.
 
-What the newest one says of the last two is kept in the stream's row: every decision reads that anyway.
+What the newest one says of the last two, and of what is read and written, is kept in the stream's row: every decision
+reads that anyway.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def take_acknowledgement(
     if last is None or last.applied_us <= applied_us:
         stream = session.get_one(StreamRow, stream_id)
         stream.downstream, stream.late = acknowledgement.downstream, acknowledgement.late
+        stream.datasets = acknowledgement.datasets
     values = asdict(acknowledgement) | {"applied_us": applied_us}
-    del values["downstream"], values["late"]
+    del values["downstream"], values["late"], values["datasets"]
     session.add(AcknowledgementRow(stream_id=stream_id, received_us=now_us, fingerprint=digest, **values))
     return StoredReceipt(now_us, duplicate=False)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import scipy.special  # noqa: F401 - `models` loads it when it is first needed, and here a request would wait for it
 from prometheus_client import CollectorRegistry
@@ -17,6 +18,7 @@ from tidemark.controller.base.clock import Clock, SteadyClock
 from tidemark.controller.base.counters import (
     GateCounters,
     IntakeCounters,
+    LineageCounters,
     LoopCounters,
     measure,
 )
@@ -37,11 +39,19 @@ from tidemark.controller.server.access.authenticator import Authenticator, RateL
 from tidemark.controller.server.process.loop import Ticker
 from tidemark.controller.server.schemas.views import rollout_answer
 from tidemark.controller.specs.store import horizon_ms_of
-from tidemark.controller.view.alerts.notifier import Notifier, destinations_in, make_notifier
+from tidemark.controller.view.alerts.notifier import (
+    Notifier,
+    destinations_in,
+    make_notifier,
+    message_links,
+)
 from tidemark.controller.view.metrics.scrape import Scrape
 from tidemark.controller.view.state.overviews import Overviews
 from tidemark.models.evidence.skew import SkewRule
 from tidemark.models.specs.slo import Slo
+
+if TYPE_CHECKING:
+    from tidemark.controller.view.lineage.emitter import LineageEmitter
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +100,8 @@ class Service:
     """The destinations by name."""
     gates: GateKeeper
     """Asks outside gates about rollouts."""
+    lineage: LineageEmitter | None
+    """Sends OpenLineage events; None where nobody takes them."""
 
     def read_ahead(self, job: str, stream: str, slo: Slo | None = None) -> None:
         """Read the evidence for a decision that a write will make; the write says what is wrong with it."""
@@ -199,4 +211,25 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
             clock=clock,
             every_seconds=settings.tick_seconds,
         ),
+        _lineage(settings, database, leases, cache, registry=registry, clock=clock),
+    )
+
+
+def _lineage(
+    settings: Settings,
+    database: Database,
+    leases: LeaseKeeper,
+    cache: EvidenceCache,
+    *,
+    registry: CollectorRegistry,
+    clock: Clock,
+) -> LineageEmitter | None:
+    counters = LineageCounters(registry)
+    if settings.openlineage_url is None:
+        return None
+    from tidemark.controller.view.lineage.emitter import LineageEmitter  # noqa: PLC0415 - its client may not be there
+
+    address = message_links(settings).address
+    return LineageEmitter(
+        database, leases, cache, settings.openlineage_url, address, counters=counters, clock=clock
     )

@@ -145,6 +145,8 @@ def test_a_job_that_was_never_edited_is_watched_and_its_ledger_equals_its_sink(
 ) -> None:
     assert watched.run("first") == plain.run
     assert watched.late("first.clicks.ts") == clicks() - plain.run
+    said = watched.controller.acknowledgements["shop", "first.clicks.ts"][-1]["datasets"]
+    assert said == {"inputs": [f"file:{watched.rows}/clicks"], "output": f"file:{watched.folder / 'first'}"}
 
 
 def test_a_restart_finds_the_same_name_and_takes_the_bound_that_was_published(watched: Watched) -> None:

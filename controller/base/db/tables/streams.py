@@ -28,6 +28,7 @@ from tidemark.models.completeness.outcome import NewestWindows
 from tidemark.models.evidence.losses import LostSummary
 from tidemark.models.evidence.partition_counts import PartitionsInState, SkewCost
 from tidemark.models.live.kept import KeptLive
+from tidemark.models.protocol.datasets import Datasets
 from tidemark.models.protocol.downstream import Downstream
 from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppendDelay
@@ -71,6 +72,8 @@ class StreamRow(Base):
     it is not known."""
     late: Mapped[LateTreatment | None] = mapped_column(AsJson(LateTreatment, kept=256))
     """What its job does with late rows, by the same acknowledgement; null before it."""
+    datasets: Mapped[Datasets | None] = mapped_column(AsJson(Datasets))
+    """What its query reads and writes, by the same acknowledgement; null before it."""
     deleted_us: Mapped[Whole | None]
     """When it was deleted; null unless it was. Its row stays as long as its event, so that its id is not used again."""
     deleted_name: Mapped[Name | None]

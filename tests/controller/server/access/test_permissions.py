@@ -14,7 +14,7 @@ from tidemark.controller.server.http.authorize import OPERATIONS, need_of
 from support.controller_app import Controller
 from support.tokens import bearer, make_token
 
-OPEN_PATHS = {"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}"}
+OPEN_PATHS = {"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}", "/schemas/{name}"}
 """Paths without an operation id, open to everybody: the document is public, and page and runbooks hold no data."""
 
 DECLARED = {name: need for name, need in OPERATIONS.items() if need is not None}

@@ -57,6 +57,7 @@ CREATE TABLE streams (
     policy_generation BIGINT DEFAULT '0' NOT NULL,
     downstream TEXT,
     late TEXT,
+    datasets TEXT,
     deleted_us BIGINT,
     deleted_name VARCHAR(200),
     CONSTRAINT pk_streams PRIMARY KEY (id),
