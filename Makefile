@@ -202,7 +202,8 @@ benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kaf
 	} || true
 	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark $(ARGS)
 
-figure: $(STAMP) ## write docs/day-*.svg and .png from the day that `make benchmark ARGS="day --record"` recorded
+figure: $(STAMP) ## write docs/lookback.svg, and docs/day-*.svg and .png from the day that `make benchmark ARGS="day --record"` recorded
+	@PYTHONPATH=tests $(BIN)/python -m support.lookback_figure
 	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark.figure
 
 migration: $(STAMP) ## write the first migration from the tables; until 0.1 is released
