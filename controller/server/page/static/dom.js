@@ -146,7 +146,7 @@ export function icon(kind) {
  * @param {string | null} [title]
  */
 export function badge(kind, text, title = null) {
-    return el("span", { class: `badge badge-${kind}`, title }, icon(kind), el("span", { text }));
+    return el("span", { class: `badge kind-${kind}`, title }, icon(kind), el("span", { text }));
 }
 
 /**

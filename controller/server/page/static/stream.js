@@ -62,7 +62,7 @@ export class Stream {
     #head = el("header", { class: "stream-head" });
     #conditions = el("div", { class: "panel conditions-panel", data: { tab: "now" } });
     #done = el("p", { class: "done", role: "status" });
-    #spanNote = el("p", { class: "span-note" });
+    #spanNote = el("p", { class: "hint span-note" });
     #verdict;
     #parts;
 
