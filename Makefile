@@ -255,7 +255,7 @@ docs: $(STAMP) ## write the OpenAPI document, docs/reference, the proof, the lay
 	@PYTHONPATH=tests $(BIN)/python -m support.architecture
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
 
-picture: $(STAMP) ## write docs/page.png from live streams; ARGS=folder writes every view on a wide and a narrow screen
+picture: $(STAMP) ## write docs/page.png and docs/windows.png from live streams; ARGS=folder writes every view on a wide and a narrow screen
 	@PYTHONPATH=tests $(BIN)/python -m support.page_picture $(ARGS)
 
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
