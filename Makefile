@@ -202,7 +202,8 @@ benchmark: $(STAMP) ## Spark, Spark with Tidemark and Flink on one stream of Kaf
 	} || true
 	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark $(ARGS)
 
-figure: $(STAMP) ## write docs/day-*.svg and .png from the day that `make benchmark ARGS="day --record"` recorded
+figure: $(STAMP) ## write docs/lookback.svg, and docs/day-*.svg and .png from the day that `make benchmark ARGS="day --record"` recorded
+	@PYTHONPATH=tests $(BIN)/python -m support.lookback_figure
 	@PYTHONPATH=tests $(BIN)/python -m bench.nexmark.figure
 
 migration: $(STAMP) ## write the first migration from the tables; until 0.1 is released
@@ -254,7 +255,7 @@ docs: $(STAMP) ## write the OpenAPI document, docs/reference, the proof, the lay
 	@PYTHONPATH=tests $(BIN)/python -m support.architecture
 	@PYTHONPATH=tests $(BIN)/python -m support.tutorial
 
-picture: $(STAMP) ## write docs/page.png from live streams; ARGS=folder writes every view on a wide and a narrow screen
+picture: $(STAMP) ## write docs/page.png and docs/windows.png from live streams; ARGS=folder writes every view on a wide and a narrow screen
 	@PYTHONPATH=tests $(BIN)/python -m support.page_picture $(ARGS)
 
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.

@@ -1,7 +1,7 @@
-"""Writes the picture of the page that the README shows, from streams that report up to now.
+"""Writes the pictures of the page that the documents show, from streams that report up to now.
 
-``python -m support.page_picture`` writes ``docs/page.png``; with a folder, it writes pictures of the fleet and of each
-stream there, on a wide and a narrow screen in both themes.
+``python -m support.page_picture`` writes ``docs/page.png`` and ``docs/windows.png``; with a folder, it writes pictures
+of the fleet and of each stream there, on a wide and a narrow screen in both themes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from support.controller_app import Controller
 from support.page_streams import fill
 from support.served import served
 
-PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
+DOCS = Path(__file__).parents[2] / "docs"
 OF_THE_README = "logistics/parcels"
+OF_WINDOWS = "shop/clicks"
 STREAMS = (
     OF_THE_README,
     "payments/refunds",
-    "shop/clicks",
+    OF_WINDOWS,
     "shop/orders",
     "payments/authorisations",
     "ads/impressions",
@@ -32,14 +33,16 @@ STREAMS = (
 
 
 def main(folder: Path | None) -> None:
-    """Write the picture of the README, or all of them into a folder."""
+    """Write the pictures of the documents, or all of them into a folder."""
     with tempfile.TemporaryDirectory() as store, Controller(f"sqlite:///{store}/tidemark.db") as controller:
         fill(controller)
         with served(controller.app) as url, running_browser() as browser:
             if folder is None:
                 with watched_page(browser, url) as watched:
                     _open(watched, OF_THE_README)
-                    watched.page.screenshot(path=PICTURE)
+                    watched.page.screenshot(path=DOCS / "page.png")
+                    _open(watched, OF_WINDOWS)
+                    watched.page.locator(".panel-windows").screenshot(path=DOCS / "windows.png")
                 return
             folder.mkdir(parents=True, exist_ok=True)
             for width in (WIDE, NARROW):

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
+from tidemark.models.base.operators import Operator, tumbling
 from tidemark.models.specs.slo import Day
 
 from support.controller_app import Controller
 from support.policies import at_once
+from support.reports import TEN_SECONDS
 from support.rolled_job import RolledJob
 from support.streams import SECOND, Row
 
@@ -26,6 +28,8 @@ TICK_EVERY = 6
 SNAPSHOT_EVERY = 45
 OUTAGE = range(150, 165)
 """Batches that the stream with a gap never made."""
+SILENT = BATCHES - 6
+"""First batch of that stream in which one partition has no rows."""
 BEGUN = BATCHES - 12
 """First batch of the stream that has reported for four minutes."""
 
@@ -43,6 +47,8 @@ class _Plan:
     own_ms: int = 240_000
     live: bool = False
     restarts: tuple[int, ...] = (46, 130, 260)
+    rows: int = ROWS
+    operator: Operator = TEN_SECONDS
 
 
 def _exponential(mean_s: float) -> Delay:
@@ -60,8 +66,9 @@ def _burst(rng: random.Random, batch: int, partition: int) -> float:
     return rng.expovariate(1 / 8) + late
 
 
-def _gap(rng: random.Random, batch: int, _partition: int) -> float | None:
-    return None if batch in OUTAGE else rng.expovariate(1 / 10)
+def _gap(rng: random.Random, batch: int, partition: int) -> float | None:
+    silent = partition == 5 and batch >= SILENT
+    return None if batch in OUTAGE or silent else rng.expovariate(1 / 10)
 
 
 def _just_begun(rng: random.Random, batch: int, _partition: int) -> float | None:
@@ -75,7 +82,15 @@ _LIVE_REASON = (
 )
 """As the fast policy of a driver says it."""
 _PLANS = (
-    _Plan("shop", "clicks", _gap, {"target_ppm": 990_000, "window_ms": 24 * _HOURS}, at_once()),
+    _Plan(
+        "shop",
+        "clicks",
+        _gap,
+        {"target_ppm": 990_000, "window_ms": 24 * _HOURS},
+        at_once(),
+        rows=50,
+        operator=tumbling("1 minute"),
+    ),
     _Plan(
         "shop",
         "orders",
@@ -136,6 +151,8 @@ def fill(controller: Controller) -> None:
     ]
     for job in jobs:
         job.at_us, job.interval_us = begin_us, INTERVAL_US
+    for plan, job in zip(_PLANS, jobs, strict=True):
+        job.operator = plan.operator
     for batch in range(BATCHES):
         for plan, job in zip(_PLANS, jobs, strict=True):
             rows = _rows(plan, job, rng, batch)
@@ -157,7 +174,9 @@ def fill(controller: Controller) -> None:
 
 def _rows(plan: _Plan, job: RolledJob, rng: random.Random, batch: int) -> list[Row]:
     delays = [
-        (partition, plan.delay(rng, batch, partition)) for partition in range(PARTITIONS) for _ in range(ROWS)
+        (partition, plan.delay(rng, batch, partition))
+        for partition in range(PARTITIONS)
+        for _ in range(plan.rows)
     ]
     return [
         (str(partition), job.at_us - round((delay + rng.random() * 20) * SECOND))

@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import log10
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from bench.nexmark.day import EVENTS, HOUR_S
 from bench.nexmark.stages import DAY
 from bench.nexmark.tables import clock_text, share_text, time_text
 from support.browser import find_chromium, running_browser
+from support.svg import THEMES, Theme, opening, text
 from support.tree import ROOT
 
 __all__ = ["FIGURES", "THEMES", "Theme", "day_figure", "label_boxes"]
@@ -28,10 +28,6 @@ _LEFT, _RIGHT = 92, 936
 _UPPER, _LOWER = (100, 372), (406, 588)
 _HEADING_Y, _LEGEND_Y, _LABELS_Y = 28, 54, 86
 _PNG_SCALE = 1.25
-_SVG = (
-    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-    'font-family="system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif" role="img" aria-labelledby="title">'
-)
 
 _SHARES = (1.0, 0.999, 0.995, 0.99, 0.95, 0.9, 0.5)
 _LEAST_LOST, _MOST_LOST = 0.0005, 0.5
@@ -40,43 +36,6 @@ _LONGEST_MIN = (4, 8, 12, 16, 20, 40, 60, 120)
 """Ends that the lower scale may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """The colours of a version."""
-
-    name: str
-    ground: str
-    ink: str
-    faint_ink: str
-    grid: str
-    band: str
-    target: str
-    lines: tuple[str, str, str]
-    """Of the guess, of what is safe, of Tidemark."""
-
-
-THEMES = (
-    Theme(
-        name="light",
-        ground="#ffffff",
-        ink="#1b2430",
-        faint_ink="#566273",
-        grid="#d9dfe6",
-        band="#eef1f5",
-        target="#166e30",
-        lines=("#b93815", "#667085", "#0b57b0"),
-    ),
-    Theme(
-        name="dark",
-        ground="#0f1720",
-        ink="#e6ebf1",
-        faint_ink="#9ba8b7",
-        grid="#2f3b49",
-        band="#1a2430",
-        target="#57c27a",
-        lines=("#ff9166", "#aab4c0", "#6db1ff"),
-    ),
-)
 FIGURES = {theme.name: ROOT / "docs" / f"day-{theme.name}.svg" for theme in THEMES}
 _LINES = (("spark-guess", 1.6), ("spark-safe", 1.6), ("live", 2.4))
 _SAID = 'stroke-width="1.3" stroke-dasharray="4 3"'
@@ -123,17 +82,15 @@ def day_figure(record: dict[str, Any], theme: Theme) -> str:
     ticks_min, target = range(0, top_min + 1, top_min // 4), record["target_ppm"] / 1e6
     heading = f"A working day, played {record['speed']} times as fast on real Spark and Kafka"
     parts = [
-        _SVG,
-        f'<title id="title">{escape(_summary(record, shown))}</title>',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{theme.ground}"/>',
-        _text(_LEFT, _HEADING_Y, heading, theme.ink, size=17, bold=True),
+        opening(WIDTH, HEIGHT, _summary(record, shown), theme),
+        text(_LEFT, _HEADING_Y, heading, theme.ink, size=17, bold=True),
         *_legend(shown, theme),
         *_events(theme),
         *_axis(upper, theme, "bids counted", [(share, f"{share * 100:g} %") for share in _SHARES]),
         *_axis(lower, theme, "results waited", [(tick, f"{tick} min") for tick in ticks_min]),
         *_hours(theme),
         f'<path d="M{_LEFT} {upper.y(target):.1f}H{_RIGHT}" stroke="{theme.target}" stroke-width="1.5"/>',
-        _text(
+        text(
             _RIGHT - 6, upper.bottom - 8, f"the target is {target * 100:g} %", theme.target, "end", bold=True
         ),
     ]
@@ -180,24 +137,24 @@ def _events(theme: Theme) -> Iterable[str]:
             f'<rect x="{x + 0.5:.1f}" y="{_UPPER[0] - 8}" width="{max(width - 1, 2):.1f}" '
             f'height="{_LOWER[1] - _UPPER[0] + 8}" fill="{theme.band}"/>'
         )
-        yield _text((left + right) / 2, _LABELS_Y, event.name, theme.faint_ink, "middle", size=12)
+        yield text((left + right) / 2, _LABELS_Y, event.name, theme.faint_ink, "middle", size=12)
 
 
 def _axis(panel: _Panel, theme: Theme, name: str, ticks: Iterable[tuple[float, str]]) -> Iterable[str]:
     middle = (panel.top + panel.bottom) / 2
-    yield f'<g transform="rotate(-90 22 {middle})">{_text(22, middle, name, theme.ink, "middle")}</g>'
+    yield f'<g transform="rotate(-90 22 {middle})">{text(22, middle, name, theme.ink, "middle")}</g>'
     for value, label in ticks:
         y = panel.y(value)
         yield f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="{theme.grid}"/>'
-        yield _text(_LEFT - 8, y + 4, label, theme.faint_ink, "end", size=12)
+        yield text(_LEFT - 8, y + 4, label, theme.faint_ink, "end", size=12)
 
 
 def _hours(theme: Theme) -> Iterable[str]:
     for hour in range(0, 25, 2):
         time_s = hour * HOUR_S
-        yield _text(_x(time_s), _LOWER[1] + 20, clock_text(time_s), theme.faint_ink, "middle", size=12)
+        yield text(_x(time_s), _LOWER[1] + 20, clock_text(time_s), theme.faint_ink, "middle", size=12)
     about = "time of the day; each point is ten minutes"
-    yield _text((_LEFT + _RIGHT) / 2, _LOWER[1] + 44, about, theme.faint_ink, "middle", size=12)
+    yield text((_LEFT + _RIGHT) / 2, _LOWER[1] + 44, about, theme.faint_ink, "middle", size=12)
 
 
 def _legend(shown: Sequence[_Shown], theme: Theme) -> Iterable[str]:
@@ -210,23 +167,13 @@ def _legend(shown: Sequence[_Shown], theme: Theme) -> Iterable[str]:
     left = float(_LEFT)
     for label, style in names:
         yield f'<path d="M{left:.1f} {_LEGEND_Y - 4}h26" fill="none" {style}/>'
-        yield _text(left + 32, _LEGEND_Y, label, theme.ink)
+        yield text(left + 32, _LEGEND_Y, label, theme.ink)
         left += 32 + _text_width(label, 13) + 22
 
 
-def _text_width(text: str, size: int) -> float:
+def _text_width(words: str, size: int) -> float:
     """Return about how wide a text is, rather too much: fonts differ."""
-    return 0.58 * size * len(text)
-
-
-def _text(
-    x: float, y: float, text: str, colour: str, anchor: str = "start", *, size: int = 13, bold: bool = False
-) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size}"{weight}>'
-        f"{escape(text)}</text>"
-    )
+    return 0.58 * size * len(words)
 
 
 def _summary(record: dict[str, Any], shown: Sequence[_Shown]) -> str:

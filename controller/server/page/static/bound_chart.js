@@ -3,7 +3,7 @@
 import { bendOf, rangeOf, spansBelow } from "./bound_range.js";
 import { Card } from "./card.js";
 import { el, put } from "./dom.js";
-import { durationSteps, FONT, write } from "./drawing.js";
+import { durationSteps, sizeText, write } from "./drawing.js";
 import { bound, duration, fullMoment, moment, target } from "./format.js";
 import { markRollouts, reachedJob } from "./rollout_marks.js";
 import { colour } from "./theme.js";
@@ -135,7 +135,7 @@ function markEdges(plot, { slots, slot_us: slotUs }) {
             ctx.fill();
         }
     }
-    ctx.font = FONT.replace("12px", `${12 * ratio}px`);
+    sizeText(ctx);
     ctx.fillStyle = colour("ink-soft");
     ctx.textAlign = "left";
     const x = bbox.left + 6 * ratio;

@@ -2,7 +2,7 @@
 
 import { boundTicks, lossHeight, lossTicks, middleHeight, shareAtHeight, topHeight } from "./curve_scales.js";
 import { el } from "./dom.js";
-import { AXIS_WIDTH, axis, drawLine, durationSteps, FONT, hatch, write } from "./drawing.js";
+import { AXIS_WIDTH, axis, drawLine, durationSteps, FONT, hatch, sizeText, write } from "./drawing.js";
 import { about, duration, target } from "./format.js";
 import { colour } from "./theme.js";
 
@@ -230,7 +230,7 @@ export class CurvePlots {
         const { ctx, bbox } = plot;
         const ratio = devicePixelRatio;
         ctx.save();
-        ctx.font = FONT.replace("12px", `${12 * ratio}px`);
+        sizeText(ctx);
         const taken = this.#marks().map(({ ms }) => plot.valToPos(ms, "x", true));
         if (panel.limit) drawLimit(plot, panel.limit, panel.values, taken);
         ctx.textAlign = "left";

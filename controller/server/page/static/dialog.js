@@ -142,7 +142,12 @@ export class Dialog {
     #show(title, ...more) {
         put(
             this.#problem,
-            el("div", { class: "problem" }, icon("critical"), el("div", {}, el("strong", { text: title }), more)),
+            el(
+                "div",
+                { class: "problem kind-critical" },
+                icon("critical"),
+                el("div", {}, el("strong", { text: title }), more),
+            ),
         );
     }
 

@@ -114,7 +114,7 @@ export function svg(tag, attributes, ...children) {
 
 const CIRCLE = "M8 1a7 7 0 1 1 0 14A7 7 0 0 1 8 1z";
 /** @type {Record<Kind | "open" | "theme", [string, string]>} The outline and the mark of each sign. */
-const SHAPES = {
+export const SHAPES = {
     critical: ["M8 1.500 15 14H1z", "M8 6v4M8 11.500v.8"],
     warning: ["M8 1 15 8 8 15 1 8z", "M8 5v3.500M8 10.300v.8"],
     ok: [CIRCLE, "M4.800 8.200 7 10.500l4.300-4.700"],
@@ -146,7 +146,7 @@ export function icon(kind) {
  * @param {string | null} [title]
  */
 export function badge(kind, text, title = null) {
-    return el("span", { class: `badge badge-${kind}`, title }, icon(kind), el("span", { text }));
+    return el("span", { class: `badge kind-${kind}`, title }, icon(kind), el("span", { text }));
 }
 
 /**

@@ -1,6 +1,6 @@
 // What all charts draw alike: axes, hatched gaps and marks.
 
-import { el } from "./dom.js";
+import { el, SHAPES } from "./dom.js";
 import { DURATIONS_MS, day, duration } from "./format.js";
 import { colour } from "./theme.js";
 
@@ -61,9 +61,31 @@ export function timeAxis() {
  */
 export function swatch({ colour: name, dash, fill, bandFill, path }) {
     return el("span", {
-        class: `swatch ${dash ? "swatch-dashed" : ""} ${path || fill ? "swatch-solid" : ""}`,
-        style: { "--swatch": `var(--${bandFill ?? name})` },
+        class: `swatch ${dash ? "swatch-dashed" : ""} ${path || fill ? "swatch-area" : ""}`,
+        style: { "--swatch": `var(--${fill ?? bandFill ?? name})` },
     });
+}
+
+/** The bars of a chart over time. @type {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} */
+export const bars = (plot) => plot.paths.bars?.({ size: [0.9, 60, 1], align: 0 });
+
+/**
+ * Draw the sign that `icon` makes an element of.
+ * @param {CanvasRenderingContext2D} ctx
+ * @param {keyof SHAPES} kind
+ * @param {string} stroke
+ * @param {number} x Its middle.
+ * @param {number} y
+ */
+export function drawSign(ctx, kind, stroke, x, y) {
+    const scale = 0.8 * devicePixelRatio;
+    ctx.save();
+    ctx.translate(x - 8 * scale, y - 8 * scale);
+    ctx.scale(scale, scale);
+    ctx.strokeStyle = stroke;
+    ctx.lineWidth = 1.6;
+    for (const outline of SHAPES[kind]) ctx.stroke(new Path2D(outline));
+    ctx.restore();
 }
 
 /**
@@ -167,6 +189,14 @@ export function drawLine({ ctx, bbox }, x, dash) {
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     ctx.setLineDash([]);
+}
+
+/**
+ * Take the charts' font for what is written next.
+ * @param {CanvasRenderingContext2D} ctx
+ */
+export function sizeText(ctx) {
+    ctx.font = FONT.replace("12px", `${12 * devicePixelRatio}px`);
 }
 
 /**

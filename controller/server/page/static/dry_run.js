@@ -75,7 +75,7 @@ export class DryRun {
             this.consequences,
             el(
                 "div",
-                { class: "problem problem-info" },
+                { class: "problem kind-info" },
                 icon("info"),
                 el("div", {}, el("strong", { text: "Consequences" }), found),
             ),

@@ -252,7 +252,7 @@ export class Fleet {
                     "button",
                     {
                         type: "button",
-                        class: `badge badge-${counts[level] ? level : "idle"} level`,
+                        class: `badge kind-${counts[level] ? level : "idle"} level`,
                         "aria-pressed": String(this.#level === level),
                         title: `Show only these`,
                         on: { click: () => this.#showLevel(level) },

@@ -1,6 +1,7 @@
 // Late rows over time.
 
 import { Card } from "./card.js";
+import { bars } from "./drawing.js";
 import { about, count, trimmed } from "./format.js";
 import { markRollouts } from "./rollout_marks.js";
 import { TimeChart } from "./time_chart.js";
@@ -18,8 +19,6 @@ export class LateChart {
 
     /** @param {Zoomed} zoomed */
     constructor(zoomed) {
-        /** @type {(plot: typeof uPlot) => uPlot.Series.PathBuilder | undefined} */
-        const bars = (plot) => plot.paths.bars?.({ size: [0.9, 60, 1], align: 0 });
         this.#chart = new TimeChart(this.#card, {
             height: 150,
             series: [

@@ -4,11 +4,10 @@ import { nowUs } from "./api.js";
 import { Card } from "./card.js";
 import { el, figures, icon, pairs, put } from "./dom.js";
 import { about, ago, count, duration, fullMoment, localTimes, moment, share, shares, trimmed } from "./format.js";
-import { sentence, spaced } from "./words.js";
+import { MAX_NAMES, named, sentence, spaced } from "./words.js";
 
 /** @import { DecisionStep, Prediction, PredictionPage, StreamStatus } from "api" */
 
-const MAX_NAMES = 8;
 /** Shows at once what the job has yet to report. */
 const HISTORY = "tidemark trace --from kafka --since 1h -o hour.parquet …, tidemark curve hour.parquet";
 /** @type {Record<string, string>} */
@@ -156,16 +155,6 @@ export class LivePanel {
             ),
         );
     }
-}
-
-/**
- * @param {string[]} names
- * @param {number} all
- */
-function named(names, all) {
-    if (!all) return "none";
-    const more = all - Math.min(names.length, MAX_NAMES);
-    return names.slice(0, MAX_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
 /** The evidence behind all decisions. */

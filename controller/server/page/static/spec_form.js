@@ -210,7 +210,7 @@ class SpecForm {
             this.#run.consequences,
             el(
                 "div",
-                { class: "problem" },
+                { class: "problem kind-warning" },
                 icon("warning"),
                 el(
                     "div",

@@ -20,6 +20,7 @@ import { Tabs } from "./tabs.js";
 import { TimeRange } from "./time_range.js";
 import { boundNowOf, nextBoundOf } from "./verdict.js";
 import { VerdictPanel } from "./verdict_panel.js";
+import { WindowsChart } from "./windows_chart.js";
 
 /** @import { History, LostAnswer, PolicyAnswer, Preview, RolloutPage, StreamStatus } from "api" */
 /** @import { StreamPlace } from "./router.js" */
@@ -62,7 +63,7 @@ export class Stream {
     #head = el("header", { class: "stream-head" });
     #conditions = el("div", { class: "panel conditions-panel", data: { tab: "now" } });
     #done = el("p", { class: "done", role: "status" });
-    #spanNote = el("p", { class: "span-note" });
+    #spanNote = el("p", { class: "hint span-note" });
     #verdict;
     #parts;
 
@@ -78,12 +79,13 @@ export class Stream {
         this.#shell = { ...shell, done: (text) => this.#showDone(text), caller: new Caller(place.job) };
         this.title = `${place.job} / ${place.stream} · Tidemark`;
         this.#range = new TimeRange(place.options, () => this.#onRange());
-        this.#tabs = new Tabs(this.#grid, place.options.tab, () => this.#keepPlace());
+        this.#tabs = new Tabs(this.#grid, place.options.tab, () => this.#onRange());
         this.#review = place.options.review === "1";
         /** @type {(fromUs: number, untilUs: number) => void} */
         const zoomed = (fromUs, untilUs) => this.#range.zoom(fromUs, untilUs);
         this.#parts = {
             curve: new CurveChart(this.#path, this.#shell),
+            windows: new WindowsChart(this.#path),
             budget: new BudgetChart(),
             bound: new BoundChart(zoomed),
             late: new LateChart(zoomed),
@@ -118,7 +120,7 @@ export class Stream {
             this.#build();
         }
         this.#showStatus(status);
-        const { rollouts, events, steering } = this.#parts;
+        const { rollouts, events, steering, windows } = this.#parts;
         /** @type {(name: string, limit: number) => Promise<any>} */
         const page = (name, limit) => get(query(`${this.#path}/${name}`, { limit }), signal);
         /** @type {Promise<RolloutPage>} */
@@ -126,6 +128,7 @@ export class Stream {
         const fetched = [
             this.#part([rollouts], async () => rollouts.show(await newest, status)),
             this.#part([events], async () => events.show(await page("events", MAX_EVENTS))),
+            this.#part([windows], () => windows.refresh(status, signal)),
             this.#part([steering], async () => {
                 /** @type {PolicyAnswer} */
                 const policy = await get(`${this.#path}/policy`, signal);
@@ -146,8 +149,8 @@ export class Stream {
     }
 
     end() {
-        const { curve, budget, bound, late, heatmap } = this.#parts;
-        for (const part of [curve, budget, bound, late, heatmap]) part.end();
+        const { curve, windows, budget, bound, late, heatmap } = this.#parts;
+        for (const part of [curve, windows, budget, bound, late, heatmap]) part.end();
     }
 
     onKey() {
@@ -238,7 +241,7 @@ export class Stream {
 
     #build() {
         this.hasData = true;
-        const { curve, budget, bound, late, heatmap, lost } = this.#parts;
+        const { curve, windows, budget, bound, late, heatmap, lost } = this.#parts;
         const { rollouts, steering, live, reasons, predictions, evidence, events } = this.#parts;
         const spanRow = el(
             "div",
@@ -249,7 +252,7 @@ export class Stream {
         );
         /** @type {[string, {node: HTMLElement}[]][]} */
         const tabs = [
-            ["now", [curve]],
+            ["now", [windows, curve]],
             ["steer", [rollouts, steering, live, reasons]],
             ["history", [budget, { node: spanRow }, bound, late, heatmap, lost]],
             ["log", [predictions, evidence, events]],
@@ -270,7 +273,7 @@ export class Stream {
                 "div",
                 { class: "column" },
                 this.#conditions,
-                [rollouts, steering, live, reasons, predictions, evidence].map((part) => part.node),
+                [windows, rollouts, steering, live, reasons, predictions, evidence].map((part) => part.node),
             ),
             events.node,
         );
@@ -302,6 +305,7 @@ export class Stream {
         setTimeout(() => this.#done.textContent === text && say(this.#done, ""), DONE_SHOWN_MS);
     }
 
+    /** Do what another span or another part of the view asks for. */
     #onRange() {
         this.#keepPlace();
         this.#shell.refresh();

@@ -34,7 +34,7 @@ export function streamName(status, paused) {
         el(
             "p",
             { class: "row stream-facts" },
-            el("span", { class: "badge badge-idle", title: MODES[mode], text: `mode ${mode}` }),
+            el("span", { class: "badge kind-idle", title: MODES[mode], text: `mode ${mode}` }),
             pin && badge("pause", `pinned: ${pin.to}`, pin.reason),
             paused && badge("pause", "paused"),
             el("span", {
@@ -78,7 +78,7 @@ export function conditionList(conditions) {
         conditions.map(({ severity, title, detail }) =>
             el(
                 "li",
-                { class: `condition condition-${severity}` },
+                { class: `condition kind-${severity}` },
                 icon(severity),
                 el("span", {}, el("strong", { text: `${title}: ` }), conditionText(title, detail)),
             ),

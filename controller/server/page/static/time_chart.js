@@ -40,6 +40,8 @@ import { colour, onTheme } from "./theme.js";
  * @property {(slots: S[]) => number | null} [bend] Up to where the vertical scale is even before it is logarithmic;
  * null where it is even throughout.
  * @property {number} height
+ * @property {string} [gap] What slots without rows are called.
+ * @property {{column: string, text: (slot: S) => string}} [named] What a slot is called, if not by when it begins.
  * @property {(plot: uPlot, history: Charted<S>) => void} [over] Draws over the series.
  * @property {(history: Charted<S>) => string} label The chart in words.
  * @property {Zoomed} [zoomed] Called when a person drags over a part of it.
@@ -58,6 +60,8 @@ const MIN_DRAG = 8;
 export class TimeChart {
     #card;
     #options;
+    #gap;
+    #named;
     /** @type {uPlot | null} */
     #plot = null;
     /** @type {Charted<S> | null} */
@@ -79,6 +83,8 @@ export class TimeChart {
     constructor(card, options) {
         this.#card = card;
         this.#options = options;
+        this.#gap = options.gap ?? "no data";
+        this.#named = options.named ?? { column: "From", text: (/** @type {S} */ slot) => moment(slot.from_us) };
         this.#values = options.series.map(() => el("span", { class: "readout-value" }));
         this.#table = card.addTable((shown) => this.#onTable(shown));
         put(card.body, this.#readout, this.#place, this.#table);
@@ -221,7 +227,7 @@ export class TimeChart {
             this.#options.series.map(
                 (one, n) => one.text && legendEntry(one.colour && swatch(one), one.name, this.#values[n]),
             ),
-            legendEntry(el("span", { class: "swatch swatch-gap" }), "no data"),
+            legendEntry(el("span", { class: "swatch swatch-gap" }), this.#gap),
         ];
     }
 
@@ -229,9 +235,9 @@ export class TimeChart {
     #read(index) {
         const chosen = this.#slots[index ?? -1];
         const slot = chosen ?? this.#slots.findLast((one) => one.rows !== null);
-        say(this.#time, slot ? `${chosen ? "" : "newest: "}${moment(slot.from_us)}` : "nothing reported");
+        say(this.#time, slot ? `${chosen ? "" : "newest: "}${this.#named.text(slot)}` : "nothing reported");
         this.#options.series.forEach((one, n) => {
-            say(this.#values[n], !slot ? "" : slot.rows === null ? "no data" : (one.text?.(slot) ?? ""));
+            say(this.#values[n], !slot ? "" : slot.rows === null ? this.#gap : (one.text?.(slot) ?? ""));
         });
     }
 
@@ -263,14 +269,14 @@ export class TimeChart {
         put(
             this.#table,
             figures(
-                [{ text: "From" }, ...series.map((one) => ({ text: one.name, class: "number" }))],
+                [{ text: this.#named.column }, ...series.map((one) => ({ text: one.name, class: "number" }))],
                 this.#slots
                     .toReversed()
                     .slice(0, TABLE_ROWS)
                     .map((slot) => ({
                         cells: [
-                            moment(slot.from_us),
-                            ...(slot.rows === null ? ["no data"] : series.map((one) => one.text?.(slot))),
+                            this.#named.text(slot),
+                            ...(slot.rows === null ? [this.#gap] : series.map((one) => one.text?.(slot))),
                         ],
                     })),
             ),

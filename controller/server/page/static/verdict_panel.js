@@ -58,7 +58,7 @@ export class VerdictPanel {
         if (this.#status === null) return;
         const { kind, text, action } = verdictOf(this.#status, this.#outcomes);
         const focused = this.node.contains(document.activeElement);
-        this.node.className = `card verdict verdict-${kind}`;
+        this.node.className = `card verdict kind-${kind}`;
         put(
             this.node,
             el(

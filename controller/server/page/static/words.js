@@ -183,6 +183,19 @@ export function sentence(text) {
     return /[.?!)]$/.test(begun) ? begun : `${begun}.`;
 }
 
+export const MAX_NAMES = 8;
+
+/**
+ * Return names as a list, or none.
+ * @param {string[]} names
+ * @param {number} all How many there are, of which names may be the first.
+ */
+export function named(names, all = names.length) {
+    if (!all) return "none";
+    const more = all - Math.min(names.length, MAX_NAMES);
+    return names.slice(0, MAX_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
 /**
  * Return a word with its number: 1 row, 2 rows.
  * @param {number} number

@@ -24,31 +24,14 @@ from tidemark.controller.tools.cli import app
 
 from support.docs import code_blocks
 from support.laboratory import Command
+from support.lookback_figure import DAY, FIGURE, SECOND, lookback_figure, times
+from support.lookback_figure import orders as table
 from support.tree import ROOT
 
 lookback = Command("lookback")
 
-SECOND, DAY = 1_000_000, 86_400_000_000
-FIRST_US = 20_000 * DAY
 BOTH = ("--event-time", "event_time", "--loaded-at", "loaded_at")
 PAGE = ROOT / "docs" / "how-to" / "lookback.md"
-
-
-EXTRA_DAYS = np.repeat([0, 1, 2, 3, 5, 8], [900, 60, 20, 10, 6, 4])
-"""Of a thousand rows, how many days after the end of their own each is loaded."""
-
-
-def times(days: int = 60, rows_a_day: int = 400) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return times of rows that are loaded a second before the end of a day."""
-    number = np.arange(days * rows_a_day)
-    event = FIRST_US + number * (DAY // rows_a_day)
-    return event, (event // DAY + 1 + EXTRA_DAYS[number * 619 % 1_000]) * DAY - SECOND
-
-
-def table(zone: str | None = "UTC") -> pa.Table:
-    event, loaded = times()
-    kind = pa.timestamp("us", zone)
-    return pa.table({"event_time": pa.array(event, kind), "loaded_at": pa.array(loaded, kind)})
 
 
 @pytest.fixture(scope="module")
@@ -382,3 +365,7 @@ def test_the_command_of_the_page_prints_what_the_page_shows(
     command, _, printed = shown.removeprefix("$ tidemark ").partition("\n")
     parts = map(re.escape, re.split(r"^\.\.\.\n", printed, flags=re.MULTILINE))
     assert re.fullmatch("(?s:.*?)".join(parts), CliRunner().invoke(app, command.split()).stdout)
+
+
+def test_the_figure_of_the_page_is_what_the_command_says() -> None:
+    assert FIGURE.read_text(encoding="utf-8") == lookback_figure()

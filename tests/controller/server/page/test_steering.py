@@ -200,8 +200,8 @@ def test_a_rollout_is_reviewed_with_the_figures_before_and_after_it(watched: Wat
     expect(page.locator(".verdict-sentence")).to_contain_text(
         "is under way: the job takes it when it next starts."
     )
-    expect(page.locator(".rollout .badge-info")).to_have_text("waits for the next start of the job")
-    expect(page.locator(".condition-warning")).to_have_count(0)
+    expect(page.locator(".rollout .kind-info")).to_have_text("waits for the next start of the job")
+    expect(page.locator(".condition.kind-warning")).to_have_count(0)
     watched.assert_no_errors()
 
 

@@ -16,6 +16,7 @@ from support.shown import SHOWN_HASH, Shown
 pytestmark = pytest.mark.slow
 
 CARDS = [
+    "How complete windows are",
     "What each bound admits and costs",
     "Bound and needs over time",
     "Late rows over time",
@@ -61,7 +62,7 @@ def test_every_card_is_there_and_none_failed(browser: Browser, shown: Shown) -> 
             expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
         expect(page.locator(".part-error")).to_have_count(0)
         panels = 2 + any(point["state_rows"] is not None for point in ask(shown, "/curve")["points"])
-        expect(page.locator("canvas")).to_have_count(panels + 5)
+        expect(page.locator("canvas")).to_have_count(panels + 6)
         watched.assert_no_errors()
 
 
