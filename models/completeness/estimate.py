@@ -57,7 +57,7 @@ def estimate(
         return NotKnown("no row of the window is known")
     plain = history_of(arrivals, place, np.zeros(LAGS + 1))
     if plain is None:
-        return NotKnown(f"fewer than {MIN_WINDOWS} windows before it are complete")
+        return NotKnown(f"fewer than {MIN_WINDOWS} windows are complete")
     usual = float(plain.final.mean())
     if usual < MIN_ROWS:
         return NotKnown(f"windows have {plural(round(usual), 'row')} on average, fewer than {MIN_ROWS}")
@@ -90,7 +90,7 @@ def _estimate(
     windows, within, holds = bounds.holds(history.final)
     if not holds:
         return NotKnown(
-            f"the interval was right for {within} of the {plural(windows, 'window')} before it only"
+            f"the interval has missed too often of late; it was right for {within} of {plural(windows, 'window')}"
         )
     rows, lacked = int(arrivals.rows[place].sum()), _lacked(silent)
     believed = 1 - rows / history.so_far[-1] if history.so_far[-1] else 0.0
@@ -130,8 +130,7 @@ def _reached_us(
     arrivals: WindowArrivals, history: AgeHistory, place: int, share_ppm: int
 ) -> tuple[int, int | None]:
     """Return by which base a share will probably, and will surely, have come, as of past windows without it yet."""
-    rows = arrivals.rows[history.places[:-1]]
-    came = np.cumsum(rows, axis=1)
+    came = arrivals.so_far[history.places[:-1]]
     slots = (came * PPM >= share_ppm * came[:, -1:]).argmax(axis=1)
     ages: Float64s = edges_us(arrivals.span_us)[1:][slots]
     ages = np.sort(ages[ages > history.age_us])

@@ -126,7 +126,7 @@ def test_what_is_not_known_says_why(controller: Controller) -> None:
     controller.report_all(steady(60))
     found = show(controller, START_US + 30 * SECOND)
     assert (found["outcome"], found["estimate"]) == ("NotKnown", None)
-    assert found["unknown"] == "fewer than 20 windows before it are complete"
+    assert found["unknown"] == "fewer than 20 windows are complete"
     assert found["rows"] > 0
 
 
