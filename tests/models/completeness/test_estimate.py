@@ -219,6 +219,21 @@ def test_a_partition_that_fell_silent_is_named_with_what_it_is_worth() -> None:
     assert found.expected == pytest.approx(1_000, rel=0.03)
 
 
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_a_silence_of_many_windows_counts_while_they_lack_its_rows(taken_over: bool) -> None:
+    volume = [1_000] * 90 + [1_000 if taken_over else 750] * 30
+    arrivals = replace(hours(volume, [0.9, 0.1], newest=115), gap_us=HOUR // 10)
+    end_us = end_of(arrivals)
+    partitions = [
+        partition("0", share=0.75, newest_us=end_us, seen_us=end_us),
+        partition("1", share=0.25, newest_us=90 * HOUR, seen_us=90 * HOUR),
+    ]
+    found = estimate(arrivals, end_us - 3 * HOUR, partitions, seen_us=end_us)
+    assert isinstance(found, WindowEstimate)
+    assert (found.settled, bool(found.silent)) == (taken_over, not taken_over)
+    assert found.expected_max == 1_000
+
+
 def test_where_no_window_was_ever_as_short_a_silence_only_widens_the_interval() -> None:
     without, found = with_silence(short_before=False)
     assert found.silent
