@@ -90,7 +90,8 @@ def _alike(rows: Float64s, volume: Float64s, past: int) -> NDArray[np.intp]:
     count = min(max(_FEWEST_NEIGHBOURS, past // _NEIGHBOURS), past - 1)
     beside = np.clip(rank - count // 2, 0, past - 1 - count)[:, None] + np.arange(count)
     beside[:-1] += beside[:-1] >= rank[:-1, None]
-    return order[beside]
+    found: NDArray[np.intp] = order[beside]
+    return found
 
 
 def _recent_shares(history: AgeHistory) -> Float64s:
