@@ -32,6 +32,10 @@ class WindowArrivals:
     """Rows of each window in each slot of age, shape (windows, slots)."""
     earlier: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of the windows right before the first, in order, of which only the number is stored."""
+    whole: int = 0
+    """Rows of the window asked about, a range, that count as they are."""
+    unsure: float = 0
+    """Rows of a range that may have come on either side of an age."""
 
     def __len__(self) -> int:
         """Return the number of windows."""

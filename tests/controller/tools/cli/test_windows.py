@@ -62,6 +62,13 @@ def test_a_wait_ends_with_0_when_the_share_is_reached(controller: Controller) ->
     assert " is complete to 99 %: 100 % has come; " in found.stdout
 
 
+def test_a_wait_for_the_windows_of_a_span_is_one_wait(controller: Controller) -> None:
+    report(controller)
+    found = wait(controller, 380, "--span", "3 min", "--json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["rows"] > 17_000
+
+
 def test_a_wait_ends_with_3_when_the_share_is_not_reached_in_time(controller: Controller) -> None:
     report(controller)
     found = wait(controller, 420, "--json")
