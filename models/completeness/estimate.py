@@ -90,7 +90,7 @@ def _estimate(
     windows, within, holds = bounds.holds(history.final)
     if not holds:
         return NotKnown(
-            f"the interval has missed too often of late; it was right for {within} of {plural(windows, 'window')}"
+            f"the interval has missed too often: it was right for {within} of {plural(windows, 'window')}"
         )
     rows, lacked, whole = int(arrivals.so_far[place, -1]), _lacked(silent), arrivals.whole
     believed = 1 - rows / history.so_far[-1] if history.so_far[-1] else 0.0

@@ -26,7 +26,7 @@ _STEP = 0.02
 _CERTAIN = 1.64
 """Standard deviations by which more misses than that are no chance, 5 %."""
 _HALF_LIFE = 20
-"""Windows after which one counts half for whether the interval holds."""
+"""Windows after which one counts half for whether the interval holds of recent ones."""
 _BEYOND = 1.5
 """How much further than every error so far an interval reaches that no rank is wide enough for."""
 
@@ -42,13 +42,18 @@ class Bounds:
     """The past windows that were."""
 
     def holds(self, final: Float64s) -> tuple[int, int, bool]:
-        """Return how many past windows were bounded, how many of them lay within, and whether the interval holds."""
+        """Return how many past windows were bounded, how many of them lay within, and whether the interval holds.
+
+        It does where it missed no more than chance has it of all of them, or of recent ones, after a change.
+        """
         final = final[self.scored]
         within = (self.least[:-1][self.scored] <= final) & (final <= self.most[:-1][self.scored])
-        weight = 0.5 ** (np.arange(len(final))[::-1] / _HALF_LIFE)
-        expected, deviation = MISSED * weight.sum(), math.sqrt(MISSED * (weight * weight).sum())
-        holds = bool((weight * ~within).sum() <= expected + _CERTAIN * deviation + 1 / 2)
-        return len(final), int(within.sum()), holds
+        few = []
+        for half_life in (math.inf, _HALF_LIFE):
+            weight = 0.5 ** (np.arange(len(final))[::-1] / half_life)
+            expected, deviation = MISSED * weight.sum(), math.sqrt(MISSED * (weight * weight).sum())
+            few.append((weight * ~within).sum() <= expected + _CERTAIN * deviation + 1 / 2)
+        return len(final), int(within.sum()), any(few)
 
 
 def bounds_of(history: AgeHistory, forecast: Forecast) -> Bounds:
