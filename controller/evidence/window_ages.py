@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Executable, or_, select
+from sqlalchemy import Executable, func, or_, select
 from sqlalchemy.orm import Session
 
 from tidemark.controller.base.db.tables import LedgerKeyRow, PartitionRow, ReportRow, WindowAgeRow
@@ -105,6 +105,14 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int | None) -> Store
     )
     tallies = {key: Tally(*counts) for key, *counts in ledger if (key - until_us) % step_us(operator) == 0}
     return StoredWindows(newest, arrivals, tallies, _partitions(session, stream_id))
+
+
+def tally_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Tally:
+    """Return what the ledger says of all windows that end in (``from_us``, ``until_us``]."""
+    sums = (func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max))
+    inside = (LedgerKeyRow.stream_id == stream_id, LedgerKeyRow.key_us > from_us)
+    found = session.execute(select(*sums).where(*inside, LedgerKeyRow.key_us <= until_us)).one()
+    return Tally(*(int(each or 0) for each in found))
 
 
 def _earlier(session: Session, stream_id: int, operator: Operator, kept_us: tuple[int, int]) -> Int64s:

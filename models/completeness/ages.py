@@ -7,6 +7,8 @@ them, however late its last row comes.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +42,7 @@ def slot_of(age_us: Int64s | Float64s, span_us: int) -> Int64s:
     return clipped
 
 
+@cache
 def edges_us(span_us: int) -> Float64s:
     """Return where the slots begin, and the last one ends, as ages in microseconds, shape (slots + 1,)."""
     number = np.arange(SLOTS + 1) - 1.0 - _OPEN

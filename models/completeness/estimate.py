@@ -7,7 +7,7 @@ one, which the ledger knows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def estimate(
         return NotKnown("no row of the window is known")
     plain = history_of(arrivals, place, np.zeros(LAGS + 1))
     if plain is None:
-        return NotKnown(f"fewer than {MIN_WINDOWS} windows before it are complete")
+        return NotKnown(f"fewer than {MIN_WINDOWS} windows are complete")
     usual = float(plain.final.mean())
     if usual < MIN_ROWS:
         return NotKnown(f"windows have {plural(round(usual), 'row')} on average, fewer than {MIN_ROWS}")
@@ -90,21 +90,24 @@ def _estimate(
     windows, within, holds = bounds.holds(history.final)
     if not holds:
         return NotKnown(
-            f"the interval was right for {within} of the {plural(windows, 'window')} before it only"
+            f"the interval has missed too often: it was right for {within} of {plural(windows, 'window')}"
         )
-    rows, lacked = int(arrivals.rows[place].sum()), _lacked(silent)
+    rows, lacked, whole = int(arrivals.so_far[place, -1]), _lacked(silent), arrivals.whole
     believed = 1 - rows / history.so_far[-1] if history.so_far[-1] else 0.0
-    most = max(float(bounds.most[-1]), rows)
+    most = max(float(np.ceil(bounds.most[-1] + arrivals.unsure)), rows)
     # Where silent partitions are not believed missing, their rows may come all the same.
     if lacked > believed:
         most = np.ceil(most / (1 - lacked))
-    least = max(int(np.floor(bounds.least[-1] * (1 - believed))), rows)
+    least = max(int(np.floor((bounds.least[-1] - arrivals.unsure) * (1 - believed))), rows)
     expected = min(max(round(float(forecast.rows[-1])), least), int(most))
+    silent = [replace(one, share_ppm=one.share_ppm * expected // max(expected + whole, 1)) for one in silent]
+    rows, least, expected, most = rows + whole, least + whole, expected + whole, most + whole
     settled_ppm = _share_ppm(rows, most)
     reached = _reached_us(arrivals, history, place, share_ppm)
     settled = settled_ppm >= share_ppm
-    said = history.so_far[:-1][bounds.scored] * PPM >= share_ppm * bounds.most[:-1][bounds.scored]
-    right = history.so_far[:-1][bounds.scored] * PPM >= share_ppm * history.final[bounds.scored]
+    came = (history.so_far[:-1][bounds.scored] + whole) * PPM
+    said = came >= share_ppm * (bounds.most[:-1][bounds.scored] + arrivals.unsure + whole)
+    right = came >= share_ppm * (history.final[bounds.scored] + whole)
     return WindowEstimate(
         expected=expected,
         expected_min=least,
@@ -130,8 +133,7 @@ def _reached_us(
     arrivals: WindowArrivals, history: AgeHistory, place: int, share_ppm: int
 ) -> tuple[int, int | None]:
     """Return by which base a share will probably, and will surely, have come, as of past windows without it yet."""
-    rows = arrivals.rows[history.places[:-1]]
-    came = np.cumsum(rows, axis=1)
+    came = arrivals.so_far[history.places[:-1]] + arrivals.whole
     slots = (came * PPM >= share_ppm * came[:, -1:]).argmax(axis=1)
     ages: Float64s = edges_us(arrivals.span_us)[1:][slots]
     ages = np.sort(ages[ages > history.age_us])

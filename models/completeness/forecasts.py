@@ -43,6 +43,8 @@ class Forecast:
 
 def best_forecast(arrivals: WindowArrivals, history: AgeHistory) -> Forecast:
     """Return the forecast with the least recent error."""
+    if (history.so_far[:-1] == history.final).all():
+        return Forecast(history.so_far, np.zeros((len(history.places), 1), np.intp))
     shares = _recent_shares(history)
     seasonal = _seasonal(arrivals, history)
     volume = _volume(history, shares)
@@ -52,7 +54,7 @@ def best_forecast(arrivals: WindowArrivals, history: AgeHistory) -> Forecast:
         for forecast in _forecasts(history, shares, np.maximum(each, history.so_far))
     ]
     weight = 0.5 ** (np.arange(len(history.final))[::-1] / _HALF_LIFE)
-    return min(forecasts, key=lambda one: float(weight @ np.abs(one.rows[:-1] - history.final)))
+    return min(forecasts, key=lambda one: float((weight * np.abs(one.rows[:-1] - history.final)).sum()))
 
 
 def _forecasts(history: AgeHistory, shares: Float64s, volume: Float64s) -> list[Forecast]:
@@ -80,12 +82,16 @@ def _forecasts(history: AgeHistory, shares: Float64s, volume: Float64s) -> list[
 
 
 def _alike(rows: Float64s, volume: Float64s, past: int) -> NDArray[np.intp]:
-    """Return which past windows other than itself are most like each by their rows over their volume."""
-    level = np.log((rows + _HALF_ROW) / (volume + _HALF_ROW))
-    distance = np.abs(level[:, None] - level[None, :past])
-    np.fill_diagonal(distance, np.inf)
+    """Return which past windows other than itself are next to each by their rows over their volume."""
+    level = (rows + _HALF_ROW) / (volume + _HALF_ROW)
+    order = np.argsort(level[:past], kind="stable")
+    rank = np.empty(past + 1, np.intp)
+    rank[order], rank[-1] = np.arange(past), np.searchsorted(level[order], level[-1])
     count = min(max(_FEWEST_NEIGHBOURS, past // _NEIGHBOURS), past - 1)
-    return np.argpartition(distance, count - 1, axis=1)[:, :count]
+    beside = np.clip(rank - count // 2, 0, past - 1 - count)[:, None] + np.arange(count)
+    beside[:-1] += beside[:-1] >= rank[:-1, None]
+    found: NDArray[np.intp] = order[beside]
+    return found
 
 
 def _recent_shares(history: AgeHistory) -> Float64s:
@@ -93,16 +99,12 @@ def _recent_shares(history: AgeHistory) -> Float64s:
 
     Of each window by those that were past when it was as old.
     """
-    final, own = history.final, history.at_ages[:-1, 0, :]
-    usual = _PRIOR * final.mean()
-    came, every = usual * own.sum(axis=0) / max(final.sum(), 1), max(usual, 1e-9)
-    decay, taken = 0.5 ** (1 / _HALF_LIFE), 0
-    shares = np.empty((len(history.places), LAGS + 1))
-    for number, place in enumerate(history.places):
-        while taken < len(final) and history.places[taken] <= place - history.lag:
-            came, every = came * decay + own[taken], every * decay + final[taken]
-            taken += 1
-        shares[number] = came / max(every, 1e-9)
+    both = np.column_stack([history.at_ages[:-1, 0, :], history.final])
+    prior = _PRIOR * both.mean(axis=0)
+    # Of each window the weight is that of the newest one, whose own is 1, over how often it has halved since.
+    growth = 2 ** (np.arange(len(both)) / _HALF_LIFE)[:, None]
+    came = np.vstack([prior, prior + np.cumsum(both * growth, axis=0)])[history.known]
+    shares: Float64s = came[:, :-1] / np.maximum(came[:, -1:], 1e-9)
     return shares
 
 
@@ -133,7 +135,7 @@ def _volume(history: AgeHistory, shares: Float64s) -> Float64s:
 
 def _seasonal(arrivals: WindowArrivals, history: AgeHistory) -> list[Float64s]:
     """Return the volume of each window by those at its time of day and week, as far as they are there."""
-    totals = np.concatenate([arrivals.earlier, arrivals.rows.sum(axis=1)]).astype(np.float64)
+    totals = np.concatenate([arrivals.earlier, arrivals.so_far[:, -1]]).astype(np.float64)
     places = history.places + len(arrivals.earlier)
     found = []
     for season_us in _SEASONS_US:

@@ -20,8 +20,8 @@ MAX_WINDOWS = 200
 """How many past windows count: with fewer an interval is wider, with more it follows a change more slowly."""
 MIN_WINDOWS = 20
 """Below so many past windows nothing is known: the most extreme of 19 bounds the next one with 95 %."""
-_COMPLETE = 0.999
-"""Share of all rows by whose age a window counts as past."""
+ENOUGH = 30
+"""Windows before one that are enough to tell of its own age."""
 _WIDE_GAPS = 2
 """Batches from which on a slot is wide."""
 _SHORT_BEFORE = 2
@@ -45,6 +45,8 @@ class AgeHistory:
     NaN where that is not known. Shape (windows, lags + 1, lags + 1)."""
     lag: int
     """A window was past when the one so many steps after it was as old."""
+    known: NDArray[np.intp]
+    """How many of the past windows were past when each was as old, shape (windows,)."""
 
     @property
     def so_far(self) -> Float64s:
@@ -61,32 +63,38 @@ def history_of(arrivals: WindowArrivals, place: int, missing: Float64s) -> AgeHi
         missing: share of the rows that silent partitions lack, of the window and those before it, shape (lags + 1,).
     """
     age_us = arrivals.age_us(place)
-    edges = edges_us(arrivals.span_us)
-    by_slot = np.cumsum(arrivals.rows[:place].sum(axis=0))
-    if not place or not by_slot[-1]:
-        return None
-    complete = int(np.searchsorted(by_slot, _COMPLETE * by_slot[-1]))
-    mature_us = int(max(edges[complete + 1], age_us + LAGS * arrivals.step_us))
-    until = min((arrivals.base_us - mature_us - arrivals.first_end_us) // arrivals.step_us + 1, place)
+    complete_us = arrivals.complete_us
+    if place < ENOUGH:
+        # Of so old a window as few others are, no more comes than of younger ones that are complete too.
+        age_us = min(age_us, max(complete_us, arrivals.age_us(ENOUGH)))
+    mature_us = max(complete_us, age_us + LAGS * arrivals.step_us)
+    until = min((arrivals.base_us - mature_us - arrivals.first_end_us) // arrivals.step_us + 1, len(arrivals))
     first = max(until - MAX_WINDOWS, 0)
     if until - first < MIN_WINDOWS:
         return None
     before = max(first - LAGS, 0)
     past = slice(first - before, until - before)
-    rows = arrivals.rows[before : place + 1]
-    table = np.full((len(rows), LAGS + 1), np.nan)
-    for q in range(min(LAGS + 1, len(rows))):
+    inside = slice(before, max(until, place + 1))
+    final = arrivals.so_far[first:until, -1].astype(np.float64)
+    columns, lacked = list[Float64s](), np.zeros(LAGS + 1)
+    for q in range(LAGS + 1):
+        if q == 1 and (columns[0][past] == final).all():
+            # Nothing came after the age: there is nothing to forecast.
+            columns += [np.full(len(columns[0]), np.nan)] * LAGS
+            break
         then_us = age_us + q * arrivals.step_us
-        found, usual = _at_age(rows, past, arrivals, then_us)
-        last = len(rows) - 1 - q
-        lacked = _believed(arrivals, until, then_us, usual, float(missing[q])) if missing[q] else 0.0
-        table[:last, q] = found[:last]
-        table[last, q] = rows[last].sum() / (1 - lacked)
+        found, usual = _at_age(arrivals, inside, past, then_us)
+        columns.append(found)
+        if missing[q]:
+            lacked[q] = _believed(arrivals, until, then_us, usual, float(missing[q]))
     places = np.append(np.arange(first, until), place)
     lagged = places[:, None] - before - np.arange(LAGS + 1)
-    at_ages = np.where((lagged >= 0)[:, :, None], table[np.maximum(lagged, 0)], np.nan)
+    at_ages = np.where((lagged >= 0)[:, :, None], np.column_stack(columns)[np.maximum(lagged, 0)], np.nan)
+    now = np.arange(min(LAGS, place) + 1)
+    at_ages[-1, now, now] = arrivals.so_far[place - now, -1] / (1 - lacked[now])
     lag = max(-(-(mature_us - age_us) // arrivals.step_us), 1)
-    return AgeHistory(age_us, mature_us, places, rows[past].sum(axis=1).astype(np.float64), at_ages, lag)
+    known = np.append(np.searchsorted(places[:-1], places[:-1] - lag, "right"), until - first)
+    return AgeHistory(age_us, mature_us, places, final, at_ages, lag, known)
 
 
 def _believed(arrivals: WindowArrivals, until: int, age_us: int, usual: float, missing: float) -> float:
@@ -95,26 +103,25 @@ def _believed(arrivals: WindowArrivals, until: int, age_us: int, usual: float, m
     There, who falls silent has ended.
     """
     here = int(slot_of(np.array([age_us]), arrivals.span_us)[0])
-    rows = arrivals.rows[:until]
-    short = rows[:, : here + 1].sum(axis=1) <= usual * rows.sum(axis=1) * (1 - missing / 2)
-    return missing if np.count_nonzero(short & (rows.sum(axis=1) > 0)) >= _SHORT_BEFORE else 0.0
+    so_far, final = arrivals.so_far[:until, here], arrivals.so_far[:until, -1]
+    short = (final > 0) & (so_far <= usual * final * (1 - missing / 2))
+    return missing if np.count_nonzero(short) >= _SHORT_BEFORE else 0.0
 
 
-def _at_age(
-    rows: NDArray[np.int64], past: slice, arrivals: WindowArrivals, age_us: int
-) -> tuple[Float64s, float]:
+def _at_age(arrivals: WindowArrivals, inside: slice, past: slice, age_us: int) -> tuple[Float64s, float]:
     """Return the rows of windows at an age, shape (windows,), and the share of all that past ones have then.
 
     Args:
-        rows: rows of windows by slot, shape (windows, slots).
-        past: the windows that are past.
-        arrivals: where they are from.
+        arrivals: the windows.
+        inside: which of them.
+        past: which of these are past.
         age_us: the age.
     """
+    rows, so_far = arrivals.rows[inside], arrivals.so_far[inside]
     edges = edges_us(arrivals.span_us)
     middle = (edges[:-1] + edges[1:]) / 2
     here = int(slot_of(np.array([age_us]), arrivals.span_us)[0])
-    total, so_far = rows.sum(axis=1).astype(np.float64), np.cumsum(rows, axis=1)
+    total = so_far[:, -1].astype(np.float64)
     width = edges[here + 1] - edges[here]
     if width > _WIDE_GAPS * arrivals.gap_us:
         # Several batches of a window are in the slot: some before the age, and the one at it.
@@ -143,7 +150,7 @@ def _usual_shares(
 
     A window counts where one of its batches was in the slot, or none was near it.
     """
-    total, there = rows.sum(axis=1), rows > 0
+    total, there = so_far[:, -1], rows > 0
     shares = np.full(len(slots), np.nan)
     for number, slot in enumerate(slots):
         near = np.abs(middle - middle[slot]) <= gap_us

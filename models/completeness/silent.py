@@ -12,6 +12,10 @@ from tidemark.models.evidence.progress import PartitionTimes
 
 _GAPS = 2
 """Of its own mean gaps after which a partition may be silent; the rows it is worth say whether that is chance."""
+_LONGEST = 60
+"""Windows after which a partition has ended, however much is missing since."""
+_BEFORE = 20
+"""Windows before a silence that tell how many rows one has without it."""
 _FEWEST_BATCHES = 5
 _FEWEST_ROWS = 10
 """Rows that a partition must be worth: where rows come at random, none of ten come in one of 22,000 cases."""
@@ -44,8 +48,8 @@ def missing_of(
 ) -> list[SilentPartition]:
     """Return which partitions are silent, and what share of the window that ends at a time they lack, most first.
 
-    One that has been silent for longer than rows take to come has ended. Where as many have ended as go on, a silence
-    says nothing.
+    One that has been silent for longer than rows take to come has ended, unless windows lack its rows since. Where as
+    many have ended as go on, a silence says nothing.
 
     Args:
         partitions: all that were ever seen.
@@ -62,7 +66,9 @@ def missing_of(
     found = []
     for one in partitions:
         times = one.times
-        if times.batches < _FEWEST_BATCHES or one.newest_us < ended_us:
+        if times.batches < _FEWEST_BATCHES:
+            continue
+        if one.newest_us < ended_us and not _lacked_since(one, arrivals, ended_us):
             continue
         own_gap_us = (times.last_seen_us - times.first_seen_us) // (times.batches - 1)
         until_us = min(end_us, base_us - one.behind_us)
@@ -74,3 +80,16 @@ def missing_of(
                 )
             )
     return sorted(found, key=lambda one: (-one.share_ppm, one.partition))
+
+
+def _lacked_since(one: PartitionProgress, arrivals: WindowArrivals, until_us: int) -> bool:
+    """Return whether windows since a partition fell silent, up to one that is full, lack about as much as it had."""
+    first, until = (
+        (time_us - arrivals.first_end_us) // arrivals.step_us + 1 for time_us in (one.newest_us, until_us)
+    )
+    # The window in which it fell silent is neither.
+    before = arrivals.so_far[max(first - _BEFORE, 0) : max(first, 0), -1]
+    since = arrivals.so_far[max(first + 1, 0) : max(until, 0), -1]
+    if not len(before) or until - first > _LONGEST:
+        return False
+    return not len(since) or bool(since.mean() <= (1 - one.share / 2) * before.mean())

@@ -87,14 +87,15 @@ class Windows:
         return int(self._rows[place].sum())
 
     def arrivals(self, place: int) -> WindowArrivals:
-        """Return the windows up to one."""
+        """Return the windows up to the newest one, or up to one that is newer."""
+        newest = int(np.searchsorted(self.ends_us, self.base_us))
         return WindowArrivals(
             span_us=self.window_us,
             step_us=self.window_us,
             first_end_us=int(self.ends_us[0]),
             base_us=self.base_us,
             gap_us=self.trigger_us,
-            rows=self._rows[: place + 1],
+            rows=self._rows[: max(place, newest) + 1],
         )
 
     def partitions(self) -> list[PartitionProgress]:

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import WithJsonSchema
+from sqlalchemy.orm import Session
 
 from tidemark.controller.base.clock import utc_text
 from tidemark.controller.base.errors import InvalidParameterError
-from tidemark.controller.evidence.window_ages import StoredWindows, first_end_us
+from tidemark.controller.evidence.window_ages import StoredWindows, first_end_us, tally_of
 from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.server.http.authorize import TheCaller
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
@@ -32,6 +33,7 @@ from tidemark.controller.view.state.windows import (
     state_of,
     window_of,
 )
+from tidemark.models.base.duration import format_duration
 from tidemark.models.base.ranges import MAX_TIME_US
 from tidemark.models.base.target import PPM
 from tidemark.models.completeness.estimate import DEFAULT_SHARE_PPM
@@ -64,6 +66,10 @@ _EndUs = Annotated[
         le=MAX_TIME_US,
     ),
 ]
+_SpanUs = Annotated[
+    int,
+    Query(ge=0, le=MAX_TIME_US, description="Length of the windows that are shown as one; 0 for one window."),
+]
 _Prefer = Annotated[
     list[str] | None,
     WithJsonSchema({"type": "string"}),
@@ -91,7 +97,8 @@ def list_all(
     The newest six hundred are listed.
     """
     before_us = decode_number_cursor(paging.cursor)
-    _, asked_ppm, stored = _read(service, which, share_ppm)
+    with service.database.read() as session:
+        _, asked_ppm, stored = _read(session, service, which, share_ppm)
     if stored is None:
         return WindowPage(windows=[], next_cursor=None)
     ends_us = [
@@ -117,9 +124,10 @@ async def get_window(
     response: Response,
     *,
     share_ppm: _SharePpm = None,
+    span_us: _SpanUs = 0,
     prefer: _Prefer = None,
 ) -> Window:
-    """Show the window that ends at a time, also before its first row.
+    """Show the window that ends at a time, also before its first row; or as one the windows of a span.
 
     With `Prefer: wait=N` the answer is sent when the share is reached or cannot be any more, or after N seconds at the
     latest.
@@ -127,7 +135,7 @@ async def get_window(
     wait = wait_seconds(prefer)
     if wait is not None:
         response.headers["Preference-Applied"] = f"wait={wait}"
-    asked, clock = (which, end_us, share_ppm), asyncio.get_running_loop().time
+    asked, clock = (which, end_us, share_ppm, span_us), asyncio.get_running_loop().time
     until = clock() + (wait or 0)
     read_id, found = await service.reads.read(("window", *asked), partial(_window, service, *asked))
     with service.watch.callers.taken(caller, 1 if wait else 0):
@@ -144,26 +152,35 @@ _ENDED = {"Reached", "Unreachable"}
 """Outcomes that stay."""
 
 
-def _window(service: Service, which: StreamPath, end_us: int, share_ppm: int | None) -> tuple[int, Window]:
-    """Return the newest report's id, and the window as of then."""
-    newest_id, asked_ppm, stored = _read(service, which, share_ppm)
-    next_us = end_us if stored is None else first_end_us(stored.newest.operator, end_us - 1)
-    if stored is not None and next_us != end_us:
-        reason = f"no window of {stored.newest.operator} ends then; the next one ends {utc_text(next_us)}, {next_us}"
-        raise InvalidParameterError.at("end_us", reason)
-    return newest_id, window_of(stored, end_us, asked_ppm)
+def _window(
+    service: Service, which: StreamPath, end_us: int, share_ppm: int | None, span_us: int
+) -> tuple[int, Window]:
+    """Return the newest report's id, and the window, or those of a span, as of then."""
+    with service.database.read() as session:
+        newest_id, asked_ppm, stored = _read(session, service, which, share_ppm)
+        if stored is None:
+            return newest_id, window_of(stored, end_us, asked_ppm)
+        operator, arrivals = stored.newest.operator, stored.arrivals
+        next_us = first_end_us(operator, end_us - 1)
+        if next_us != end_us:
+            reason = f"no window of {operator} ends then; the next one ends {utc_text(next_us)}, {next_us}"
+            raise InvalidParameterError.at("end_us", reason)
+        if span_us % arrivals.step_us or (span_us and arrivals.span_us != arrivals.step_us):
+            reason = f"windows of {operator} do not fill {format_duration(span_us)}"
+            raise InvalidParameterError.at("span_us", reason)
+        tally = tally_of(session, stored.newest.stream_id, end_us - span_us, end_us)
+        return newest_id, window_of(stored, end_us, asked_ppm, span_us, tally)
 
 
 def _read(
-    service: Service, which: StreamPath, share_ppm: int | None
+    session: Session, service: Service, which: StreamPath, share_ppm: int | None
 ) -> tuple[int, int, StoredWindows | None]:
     """Return the newest report's id, the share asked for, and the stream's windows."""
-    with service.database.read() as session:
-        stream_id = get_stream(session, which.job, which.stream).id
-        slo = get_slo(session, stream_id)
-        asked_ppm = share_ppm or (DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm)
-        stored = read_windows(session, stream_id, service.clock(), service.cache)
-        return newest_report_id(session, stream_id), asked_ppm, stored
+    stream_id = get_stream(session, which.job, which.stream).id
+    slo = get_slo(session, stream_id)
+    asked_ppm = share_ppm or (DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm)
+    stored = read_windows(session, stream_id, service.clock(), service.cache)
+    return newest_report_id(session, stream_id), asked_ppm, stored
 
 
 def _newest(service: Service, which: StreamPath) -> int:

@@ -46,6 +46,7 @@ wait -> windows:wait
   rows were late.
   + JOB STREAM
   - --window !: End of the window. Example: '2026-11-28T09:00Z'
+  - --span: The windows of so long a span that ends then, as one. Example: '1 day'
   - --share: The share asked for, such as '99.5%'. Default: the target of the SLO, or 99.5%.
   - --timeout = 1 h: How long to wait.
 

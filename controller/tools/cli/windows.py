@@ -37,12 +37,13 @@ def windows(
 
 
 def wait(
-    tidemark: Client, job: str, stream: str, *, window: str, share: str | None, timeout: str
+    tidemark: Client, job: str, stream: str, *, window: str, span: str | None, share: str | None, timeout: str
 ) -> CommandAnswer:
-    """Wait until a share of a window's rows has come and counts."""
+    """Wait until a share of the rows of a window, or of the windows of a span, has come and counts."""
     end_us = read_option(parse_end, window, "--window")
     seconds = duration_of(timeout, "--timeout") / 1_000_000
-    found = tidemark.wait_for_window(job, stream, end_us, _share_ppm(share), timeout_seconds=seconds)
+    asked = {"share_ppm": _share_ppm(share), "span_us": duration_of(span, "--span") if span else 0}
+    found = tidemark.wait_for_window(job, stream, end_us, timeout_seconds=seconds, **asked)
     code = {"Reached": 0, "Unreachable": UNREACHABLE}.get(found.outcome, NOT_IN_TIME)
     text = f"{'not in time: ' if code == NOT_IN_TIME else ''}{sentence(found)}"
     return CommandAnswer(found, lambda: say(text), code=code)

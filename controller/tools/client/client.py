@@ -127,8 +127,8 @@ class Client(Transport):
     """The partitions of a stream by name."""
     windows = items(f"{_STREAM}/windows?state&share_ppm&from_us&to_us", Window)
     """The windows of a stream, the newest first: what has come of each, what counts, and what is to come."""
-    window = read(f"{_STREAM}/windows/{{end_us}}?share_ppm", Window)
-    """The window that ends at a time."""
+    window = read(f"{_STREAM}/windows/{{end_us}}?share_ppm&span_us", Window)
+    """The window that ends at a time, or the windows of a span as one."""
     predictions = items(f"{_STREAM}/predictions", Prediction)
     """The prediction of each published bound and how it turned out, the newest first."""
     reports = items(f"{_STREAM}/reports", ReportSummary)
@@ -343,7 +343,7 @@ class Client(Transport):
                 self._sleep(POLL_SECONDS)
 
     def wait_for_window(
-        self, job: str, stream: str, end_us: int, share_ppm: int | None = None, *, timeout_seconds: float
+        self, job: str, stream: str, end_us: int, *, timeout_seconds: float, **asked: int | None
     ) -> Window:
         """Return a window once a share of its rows has come and counts, or cannot any more, or the time is up.
 
@@ -351,13 +351,13 @@ class Client(Transport):
             job: name of the job.
             stream: name of the stream.
             end_us: end of the window, in microseconds since the epoch.
-            share_ppm: the share, in parts per million; None: the target of the SLO, or 99.5 %.
             timeout_seconds: how long to wait at most.
+            asked: the share and the span, ``share_ppm`` and ``span_us``, as of ``window``.
         """
         where, until = stream_path(job, stream, f"/windows/{end_us}"), monotonic() + timeout_seconds
         while True:
             left = min(max(round(until - monotonic()), 0), WAIT_SECONDS)
-            query, headers = in_query({"share_ppm": share_ppm}), {"Prefer": f"wait={left}"}
+            query, headers = in_query(asked), {"Prefer": f"wait={left}"}
             answer = self.send("GET", where, params=query, headers=headers, extra_seconds=left)
             window = checked(Window, answer.content)
             if window.outcome in {"Reached", "Unreachable"} or monotonic() >= until - 1:

@@ -22,6 +22,7 @@ from tidemark.models.completeness.outcome import (
     WindowOutcome,
     WindowState,
 )
+from tidemark.models.completeness.ranges import range_of
 from tidemark.models.evidence.ledger import Tally
 
 
@@ -38,19 +39,26 @@ def state_of(newest: ReportRow, end_us: int) -> WindowState:
     return "Closed" if end_us <= passed_us(newest) else "Open"
 
 
-def window_of(stored: StoredWindows | None, end_us: int, asked_ppm: int) -> Window:
-    """Return the window that ends at a time, in microseconds; of a stream without reports where ``stored`` is None."""
+def window_of(
+    stored: StoredWindows | None, end_us: int, asked_ppm: int, span_us: int = 0, tally: Tally | None = None
+) -> Window:
+    """Return the window that ends at a time, in microseconds; of a stream without reports where ``stored`` is None.
+
+    Or as one window those of a span, with the sum of what the ledger says of them.
+    """
     found: WindowEstimate | NotKnown = NotKnown("no report of the stream has come yet")
     state: WindowState = "Open"
-    tally = Tally()
+    tally = tally or Tally()
     if stored is not None:
-        newest, tally = stored.newest, stored.ledger.get(end_us, tally)
+        newest, arrivals = stored.newest, stored.arrivals
+        if span_us > arrivals.step_us:
+            arrivals = range_of(arrivals, end_us, span_us // arrivals.step_us, tally.rows)
+        else:
+            tally = stored.ledger.get(end_us, tally)
         state = state_of(newest, end_us)
         found = NotKnown("rows of the newest batch could not be counted by window")
         if not newest.unjudged_rows:
-            found = estimate(
-                stored.arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm
-            )
+            found = estimate(arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm)
     least_ppm, most_ppm = (
         share_ppm(tally.rows - late, tally.rows) for late in (tally.late_max, tally.late_min)
     )

@@ -142,6 +142,39 @@ def test_a_stream_whose_interval_does_not_hold_is_not_known() -> None:
     assert isinstance(estimate(arrivals, end_of(arrivals)), NotKnown)
 
 
+def test_an_old_window_with_few_before_it_is_known_from_younger_ones_that_are_complete() -> None:
+    arrivals = hours([1_000] * 120, [0.9, 0.0, 0.1], newest=110)
+    for place in (0, 3, 30, 100):
+        found = estimate(arrivals, arrivals.first_end_us + place * HOUR)
+        assert isinstance(found, WindowEstimate)
+        assert (found.expected_min, found.expected, found.expected_max) == (1_000, 1_000, 1_000)
+        assert found.settled
+    young = estimate(arrivals, end_of(arrivals) - HOUR)
+    assert isinstance(young, WindowEstimate)
+    assert young.expected == pytest.approx(1_000, abs=10)
+
+
+def test_a_change_is_forgotten_within_sixty_windows() -> None:
+    rng = np.random.default_rng(3)
+    wild = np.clip(np.cumprod(rng.choice([0.5, 2.2], 160)) * 1_000, 50, 1e9).astype(int).tolist()
+    outcomes = [
+        isinstance(estimate(arrivals, end_of(arrivals)), NotKnown)
+        for newest in (150, 220)
+        for arrivals in [hours(wild + [1_000] * 80, [0.0, 0.0, 0.0, 1.0], newest=newest)]
+    ]
+    assert outcomes == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["slow", "stalls", "bursts"])
+def test_windows_of_one_moment_are_each_what_they_are_alone(kind: str) -> None:
+    windows = at(kind, after_s=1)
+    shared, partitions = windows.arrivals(120), windows.partitions()
+    for end_us in windows.ends_us[120:0:-7].tolist():
+        alone = replace(shared, rows=shared.rows.copy())
+        found = [estimate(each, end_us, partitions, seen_us=windows.seen_us) for each in (shared, alone)]
+        assert found[0] == found[1]
+
+
 def partition(name: str, *, share: float, newest_us: int, seen_us: int) -> PartitionProgress:
     return PartitionProgress(
         partition=name,
@@ -184,6 +217,21 @@ def test_a_partition_that_fell_silent_is_named_with_what_it_is_worth() -> None:
     assert silent.partition == "1"
     assert silent.share_ppm == pytest.approx(250_000, abs=10)
     assert found.expected == pytest.approx(1_000, rel=0.03)
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_a_silence_of_many_windows_counts_while_they_lack_its_rows(taken_over: bool) -> None:
+    volume = [1_000] * 90 + [1_000 if taken_over else 750] * 30
+    arrivals = replace(hours(volume, [0.9, 0.1], newest=115), gap_us=HOUR // 10)
+    end_us = end_of(arrivals)
+    partitions = [
+        partition("0", share=0.75, newest_us=end_us, seen_us=end_us),
+        partition("1", share=0.25, newest_us=90 * HOUR, seen_us=90 * HOUR),
+    ]
+    found = estimate(arrivals, end_us - 3 * HOUR, partitions, seen_us=end_us)
+    assert isinstance(found, WindowEstimate)
+    assert (found.settled, bool(found.silent)) == (taken_over, not taken_over)
+    assert found.expected_max == 1_000
 
 
 def test_where_no_window_was_ever_as_short_a_silence_only_widens_the_interval() -> None:

@@ -126,7 +126,7 @@ def test_what_is_not_known_says_why(controller: Controller) -> None:
     controller.report_all(steady(60))
     found = show(controller, START_US + 30 * SECOND)
     assert (found["outcome"], found["estimate"]) == ("NotKnown", None)
-    assert found["unknown"] == "fewer than 20 windows before it are complete"
+    assert found["unknown"] == "fewer than 20 windows are complete"
     assert found["rows"] > 0
 
 
@@ -144,6 +144,28 @@ def test_a_window_that_has_not_begun_is_answered_and_a_time_off_the_grid_is_not(
     answer = controller.get(f"/windows/{START_US + 1}")
     assert answer.status_code == 422
     assert str(START_US + WINDOW) in answer.text
+
+
+def test_the_windows_of_a_span_are_shown_as_one(controller: Controller) -> None:
+    controller.report_all(steady(420, bound_ms=20_000))
+    end_us, span_us = START_US + 410 * SECOND, 60 * SECOND
+    windows = [one for one in page(controller) if end_us - span_us < one["end_us"] <= end_us]
+    final = sum(rows_by_window(460)[one["end_us"]] for one in windows)
+    found = show(controller, end_us, **SHARE, span_us=span_us)
+    assert len(windows) == 6
+    assert found["rows"] == sum(one["rows"] for one in windows)
+    assert found["estimate"]["expected_min"] <= final <= found["estimate"]["expected_max"]
+    assert found["estimate"]["expected"] == pytest.approx(final, rel=0.002)
+    # Older than all rows by age, and more windows than these.
+    longer = show(controller, end_us, **SHARE, span_us=400 * SECOND)
+    assert longer["rows"] - found["rows"] == longer["estimate"]["expected"] - found["estimate"]["expected"]
+
+
+def test_windows_that_do_not_fill_a_span_are_refused(controller: Controller) -> None:
+    controller.report_all(steady(60))
+    answer = controller.get(f"/windows/{START_US + 30 * SECOND}", params={"span_us": WINDOW + 1})
+    assert answer.status_code == 422
+    assert "do not fill" in answer.text
 
 
 @pytest.mark.slow
