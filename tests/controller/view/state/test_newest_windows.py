@@ -117,7 +117,7 @@ def test_the_newest_closed_window_is_one_whose_late_rows_have_come(controller: C
 def test_a_settled_window_that_is_open_says_nothing_of_closed_ones(controller: Controller) -> None:
     controller.put("/slo", {"target_ppm": 990_000})
     reports = steady(440, bound_ms=1_000)
-    stood = dict.fromkeys(("watermark_ms", "late_watermark_ms"), reports[399].watermark_ms)
+    stood: dict[str, Any] = dict.fromkeys(("watermark_ms", "late_watermark_ms"), reports[399].watermark_ms)
     controller.report_all([*reports[:400], *(replace(report, **stood) for report in reports[400:])])
     look(controller)
     found = scraped(controller)
