@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidemark.models.base.operators import row_level, session, sliding, tumbling
     from tidemark.spark_jobs.adaptive import adaptive_watermark
     from tidemark.spark_jobs.core.connections import counts_of, flush
+    from tidemark.spark_jobs.core.early_results import commit_properties, with_completeness
     from tidemark.spark_jobs.late.revise import revise
     from tidemark.spark_jobs.late.side import side
     from tidemark.spark_jobs.restart.runner import AdaptiveQuery, run_adaptive, run_and_exit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaptiveQuery",
     "adaptive_watermark",
+    "commit_properties",
     "counts_of",
     "flush",
     "revise",
@@ -29,17 +31,20 @@ __all__ = [
     "side",
     "sliding",
     "tumbling",
+    "with_completeness",
 ]
 
 _HOME = {
     "AdaptiveQuery": "tidemark.spark_jobs.restart.runner",
     "adaptive_watermark": "tidemark.spark_jobs.adaptive",
+    "commit_properties": "tidemark.spark_jobs.core.early_results",
     "counts_of": "tidemark.spark_jobs.core.connections",
     "flush": "tidemark.spark_jobs.core.connections",
     "run_adaptive": "tidemark.spark_jobs.restart.runner",
     "run_and_exit": "tidemark.spark_jobs.restart.runner",
     "revise": "tidemark.spark_jobs.late.revise",
     "side": "tidemark.spark_jobs.late.side",
+    "with_completeness": "tidemark.spark_jobs.core.early_results",
 }
 
 

@@ -201,8 +201,10 @@ RULES: Mapping[str, Rule] = {
         ),
     ).or_none(),
     "source": text("the place of a source in the plan, or its name", "0").or_none(),
+    "stream": text("the name of a stream", "clicks").or_none(),
     "timeout_s": number("a number of seconds", float("-inf")),
     "upsert": function("the function that writes the versions of a batch"),
+    "window": text("the name of the column with the window, or with its end", "window"),
 }
 """By the name of a parameter what may be given for it, in every public call that has it."""
 

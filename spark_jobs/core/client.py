@@ -21,11 +21,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import quote
 
 import httpx
 
+from tidemark.models.base.read_json import read_object
 from tidemark.models.base.text import plain
 from tidemark.models.protocol.late_policy import LatePolicy
 from tidemark.models.protocol.messages import (
@@ -37,6 +38,9 @@ from tidemark.models.protocol.messages import (
     to_json_object,
 )
 from tidemark.spark_jobs.core.http import MAX_BYTES, UnusableAnswer, answer_to, close, open_http
+
+if TYPE_CHECKING:
+    from tidemark.models.completeness.outcome import Window
 
 TOKEN_FILE_KEY = "spark.tidemark.token.file"  # noqa: S105 - the name of a key
 """Conf key that names the file."""
@@ -58,7 +62,7 @@ _BYTES_A_SECOND = 250_000
 
 _MAX_PAGE_BYTES = 32_000_000
 _PAGE_S = 30.0
-"""How large a page of reports is at most, and how long it may take beyond the limit of a request, in seconds."""
+"""How large a page of reports is at most, and how long a page may take beyond the limit of a request, in seconds."""
 
 _MAX_DETAIL = 500
 """Characters of an answer that a message repeats."""
@@ -252,6 +256,16 @@ class ControllerClient:
             with suppress(ValueError):
                 reports.append(read_report(body))
         return reports, next_cursor
+
+    def windows(self, job: str, stream: str, from_us: int) -> list[Window]:
+        """Return the newest hundred windows that end after a time, in microseconds. Raises as ``bound`` does."""
+        from tidemark.models.completeness.outcome import Window  # noqa: PLC0415 - few jobs ask for them
+
+        response = self._send("GET", job, stream, f"windows?from_us={from_us}&limit=100", more_s=_PAGE_S)
+        try:
+            return [read_object(Window, window) for window in _object_in(response)["windows"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unreadable(error) from None
 
     def close(self) -> None:
         """Close the connections."""

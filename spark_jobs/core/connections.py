@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidemark.models.base.duration import format_duration
 from tidemark.models.base.operators import Operator
 from tidemark.spark_jobs.core.arguments import checked
-from tidemark.spark_jobs.core.binding import Binding, Extension
+from tidemark.spark_jobs.core.binding import Binding, Extension, QueryRun
 from tidemark.spark_jobs.core.bound import ChosenBound, OwnBounds, choose_bound_at_start
 from tidemark.spark_jobs.core.client import ControllerClient
 from tidemark.spark_jobs.core.driver_log import print_or_log
@@ -123,6 +123,13 @@ def counts_of(query: StreamingQuery) -> dict[str, StreamCounts]:
     with _lock:
         listeners = list(_listeners.values())
     return next(filter(None, (listener.metrics.of(run_id) for listener in listeners)), {})
+
+
+def run_of(query_id: str) -> QueryRun | None:
+    """Return the newest run of a query of this driver; None without a call of ``adaptive_watermark``."""
+    with _lock:
+        listeners = list(_listeners.values())
+    return next(filter(None, (listener.run_of(query_id) for listener in listeners)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,11 @@ class TidemarkListener(JsonListener):
         """Return what stands behind the taps of a plan."""
         return [self._bindings[metric] for metric in plan.operators if metric in self._bindings]
 
+    def run_of(self, query_id: str) -> QueryRun | None:
+        """Return the newest run of a query; None of one that it has not met."""
+        runs = [run for run in list(self._runs.values()) if run.query.query_id == query_id]
+        return runs[-1] if runs else None
+
     def wait_for_ended_runs(self, timeout_s: float) -> bool:
         """Wait until every batch of the runs that have ended is reported; return whether that is so.
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,6 +82,7 @@ class Sender:
         self._in_flight = False
         self._stop = threading.Event()
         self._drops: Counter[DropReason] = Counter()
+        self._follow: dict[tuple[str, str], Callable[[Report], object]] = {}
         self._failed = 0
         """Tries that failed since one succeeded."""
         self._said: dict[tuple[int, type], tuple[float, int]] = {}
@@ -99,10 +101,19 @@ class Sender:
         """Reports that were dropped, by reason; reasons without any are left out."""
         return dict(self._drops)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether what was tried last has failed: the controller is away, or does not want it now."""
+        return self._failed > 0
+
+    def after_reports(self, job: str, stream: str, follow: Callable[[Report], object]) -> None:
+        """Call ``follow`` with each report of a stream that has gone out. The next one waits until it returns."""
+        self._follow[job, stream] = follow
+
     def report(self, report: Report) -> None:
         """Queue a report. Never blocks."""
         what = f"report of batch {report.batch_id} of {report.job}/{report.stream}"
-        self._put(_Item(what, lambda: self._client.report(report), True))
+        self._put(_Item(what, lambda: self._send(report), True))
 
     def acknowledge(self, job: str, stream: str, acknowledgement: Acknowledgement) -> None:
         """Queue an acknowledgement. Never blocks."""
@@ -132,6 +143,12 @@ class Sender:
         self._client.close()
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _send(self, report: Report) -> None:
+        self._client.report(report)
+        with suppress(Exception):  # the report has gone out, whatever follows from that
+            if (follow := self._follow.get((report.job, report.stream))) is not None:
+                follow(report)
 
     def _put(self, item: _Item) -> None:
         with self._changed:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ def built_jar(folder: Path) -> Path:
     pytest.skip(missing)
 
 
-def submit(folder: Path, master: str, *options: str, job: str = "jar_job.py") -> dict[str, Any]:
+def submit(
+    folder: Path, master: str, *options: str, job: str = "jar_job.py", arguments: Sequence[str] = ()
+) -> dict[str, Any]:
     """Run a job of this folder by ``spark-submit``; return what it prints, with its ``log``.
 
     Args:
@@ -45,6 +48,7 @@ def submit(folder: Path, master: str, *options: str, job: str = "jar_job.py") ->
         master: where it runs.
         options: more options of ``spark-submit``.
         job: the program; what it prints is one object of JSON that begins with ``sink``.
+        arguments: its arguments after the folder.
     """
     ensure_java()
     home = Path(pyspark.__file__).parent
@@ -63,8 +67,9 @@ def submit(folder: Path, master: str, *options: str, job: str = "jar_job.py") ->
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT / "tests"),
     }
-    program = [str(ROOT / "tests" / "support" / job), str(folder)]
+    program = [str(ROOT / "tests" / "support" / job), str(folder), *arguments]
     done = subprocess.run([*command, *program], env=environment, capture_output=True, text=True, check=False)
     log = done.stdout + done.stderr
     assert done.returncode == 0, log[-20_000:]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 from urllib.parse import unquote
 
+from tidemark.models.completeness.outcome import Window
 from tidemark.models.evidence.ledger import Tally, judge
 from tidemark.models.protocol.messages import (
     BoundAnswer,
@@ -30,6 +32,8 @@ class ReportServer(LoopbackServer):
         self.reports: dict[tuple[str, str], list[Report]] = defaultdict(list)
         """By job and stream."""
         self.acknowledgements: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        self.windows: list[Window] = []
+        """What it says of the windows of every stream."""
         self.away = False
         """Whether it answers nothing."""
         self._answers: dict[str, tuple[Mode, int]] = {}
@@ -80,7 +84,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif what == "bound":
             self._send(200, json.dumps(to_json_object(self.said.answer(job, stream))).encode())
         else:
-            self._send(200, b'{"reports": [], "missing": [], "late": null}')
+            windows = [asdict(one) for one in self.said.windows]
+            self._send(
+                200, json.dumps({"reports": [], "missing": [], "late": None, "windows": windows}).encode()
+            )
 
     def do_POST(self) -> None:
         job, stream, what = self._place()

@@ -5,10 +5,7 @@ It works in a thread of its own. What could not be sent is not kept: the next ev
 
 from __future__ import annotations
 
-import bisect
 import logging
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from openlineage.client import OpenLineageClient
@@ -21,12 +18,12 @@ from tidemark.controller.base.clock import Clock
 from tidemark.controller.base.counters import LineageCounters
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.leases import LeaseKeeper
-from tidemark.controller.base.db.tables import KNOWN, AcknowledgementRow, StreamRow
+from tidemark.controller.base.db.tables import KNOWN, AcknowledgementRow, OverviewRow, ReportRow, StreamRow
 from tidemark.controller.evidence.evidence_cache import EvidenceCache
-from tidemark.controller.reports.store import newest_report_id
+from tidemark.controller.reports.store import newest_report
 from tidemark.controller.specs.store import get_slo
 from tidemark.controller.view.lineage.events import StreamRun, run_event
-from tidemark.controller.view.state.windows import read_windows, state_of, window_of
+from tidemark.controller.view.state.windows import read_windows, window_of
 from tidemark.models.completeness.estimate import DEFAULT_SHARE_PPM
 from tidemark.models.protocol.datasets import NO_DATASETS
 
@@ -36,8 +33,6 @@ _EVERY_SECONDS = 60.0
 """Time between two looks at the streams: no run has more events."""
 _STOP_TIMEOUT_SECONDS = 15.0
 """How long a shutdown waits for the event under way."""
-_PAUSES = 4
-"""How many times as long as a stream takes the next one waits: a fifth of a core at most is used."""
 
 _Said = tuple[str, int | None, int | None]
 """The run, the newest closed window and the newest settled one."""
@@ -74,7 +69,7 @@ class LineageEmitter:
                 "facets": {"source_code_location": {"disabled": True}},
             }
         )
-        self._looked: dict[int, tuple[int, _Said | None]] = {}
+        self._said: dict[int, _Said] = {}
         self._thread = TickingThread("lineage", self.tick, _EVERY_SECONDS, stop_seconds=_STOP_TIMEOUT_SECONDS)
 
     def start(self) -> None:
@@ -94,9 +89,10 @@ class LineageEmitter:
         with self._database.read() as session:
             stream_ids = session.scalars(select(StreamRow.id).where(KNOWN)).all()
         mine = [stream_id for stream_id in stream_ids if self._leases.lease_of(stream_id) is not None]
-        self._looked = {stream_id: self._looked[stream_id] for stream_id in mine if stream_id in self._looked}
+        self._said = {stream_id: said for stream_id, said in self._said.items() if stream_id in mine}
         for stream_id in mine:
-            begun = time.perf_counter()
+            if self._thread.stopping.is_set():
+                return
             try:
                 self._look(stream_id)
             except OSError as error:  # as the client's are
@@ -109,44 +105,41 @@ class LineageEmitter:
             except Exception:  # noqa: BLE001 - the other streams go on
                 self._counters.failed.inc()
                 _log.exception("lineage of stream %d is not known", stream_id)
-            if self._thread.stopping.wait(_PAUSES * (time.perf_counter() - begun)):
-                return
 
     def _look(self, stream_id: int) -> None:
-        report_id, said = self._looked.get(stream_id, (0, None))
         with self._database.read() as session:
-            newest_id = newest_report_id(session, stream_id)
-            run = None if newest_id == report_id else self._run_of(session, stream_id)
-        if run is None:
-            return
-        news = run.run_id, None if run.closed is None else run.closed.end_us, run.settled_us
+            newest = newest_report(session, stream_id)
+            if newest is None:
+                return
+            overview = session.get(OverviewRow, stream_id)
+            windows = None if overview is None else overview.windows
+            closed_us, settled_us = (
+                (None, None) if windows is None else (windows.closed_us, windows.settled_us)
+            )
+            news, said = (newest.run_id, closed_us, settled_us), self._said.get(stream_id)
+            if news == said:
+                return
+            run = self._run_of(session, newest, closed_us, settled_us)
         events: list[RunEvent] = []
         if said is None or said[0] != run.run_id:
             bare = replace(run, closed=None)
             events.append(run_event(bare, RunState.START, run.started_us, self._address))
-        if said != news:
-            events.append(run_event(run, RunState.RUNNING, self._clock(), self._address))
+        events.append(run_event(run, RunState.RUNNING, self._clock(), self._address))
         for event in events:
             self._client.emit(event)
             self._counters.sent.inc()
-        self._looked[stream_id] = newest_id, news
+        self._said[stream_id] = news
 
-    def _run_of(self, session: Session, stream_id: int) -> StreamRun | None:
-        """Return the newest run of a stream; None without a report."""
-        stored = read_windows(session, stream_id, self._clock(), self._cache)
-        if stored is None:
-            return None
-        stream, newest = session.get_one(StreamRow, stream_id), stored.newest
-        slo = get_slo(session, stream_id)
+    def _run_of(
+        self, session: Session, newest: ReportRow, closed_us: int | None, settled_us: int | None
+    ) -> StreamRun:
+        """Return the newest run of a stream."""
+        stream = session.get_one(StreamRow, newest.stream_id)
+        slo = get_slo(session, stream.id)
         asked_ppm = DEFAULT_SHARE_PPM if slo is None else slo.value.target_ppm
-        closed = [end_us for end_us in reversed(stored.ledger) if state_of(newest, end_us) == "Closed"]
-
-        def is_settled(end_us: int) -> bool:
-            found = window_of(stored, end_us, asked_ppm).estimate
-            return found is not None and found.settled
-
+        stored = None if closed_us is None else read_windows(session, stream.id, self._clock(), self._cache)
         began = select(func.min(AcknowledgementRow.applied_us)).where(
-            AcknowledgementRow.stream_id == stream_id, AcknowledgementRow.run_id == newest.run_id
+            AcknowledgementRow.stream_id == stream.id, AcknowledgementRow.run_id == newest.run_id
         )
         return StreamRun(
             job=stream.job,
@@ -155,20 +148,6 @@ class LineageEmitter:
             started_us=session.scalar(began) or newest.seen_us,
             seen_us=newest.seen_us,
             datasets=stream.datasets or NO_DATASETS,
-            closed=window_of(stored, closed[0], asked_ppm) if closed else None,
-            settled_us=newest_settled(closed, is_settled),
+            closed=None if closed_us is None else window_of(stored, closed_us, asked_ppm),
+            settled_us=settled_us,
         )
-
-
-def newest_settled(ends_us: Sequence[int], is_settled: Callable[[int], bool]) -> int | None:
-    """Return the end of the newest settled window, of those that end at times, the newest first; None without any.
-
-    Those before a settled one are settled as well, but for the oldest, of which nothing is known. So it is looked for
-    in steps that double, for an estimate takes milliseconds.
-    """
-    first, place = 0, 0
-    while place < len(ends_us):
-        if is_settled(ends_us[place]):
-            return ends_us[bisect.bisect_left(ends_us, x=True, lo=first, hi=place, key=is_settled)]
-        first, place = place + 1, 2 * place + 1
-    return None

@@ -17,11 +17,13 @@ from tidemark.models.protocol.messages import Acknowledgement, Report
 from tidemark.spark_jobs import (
     AdaptiveQuery,
     adaptive_watermark,
+    commit_properties,
     flush,
     revise,
     run_adaptive,
     run_and_exit,
     side,
+    with_completeness,
 )
 from tidemark.spark_jobs.core.arguments import checked
 from tidemark.spark_jobs.core.connections import counts_of
@@ -39,6 +41,8 @@ CALLS: dict[Callable[..., Any], dict[str, Any]] = {
     run_and_exit: {"build": print},
     flush: {},
     counts_of: {"query": None},
+    with_completeness: {"df": SimpleNamespace(sparkSession=None, columns=[])},
+    commit_properties: {"df": SimpleNamespace(sparkSession=None, columns=[])},
     tumbling: {"size": "1 minute"},
     sliding: {"size": "1 minute", "slide": "10 s"},
     session: {"gap": "1 minute"},
