@@ -173,8 +173,8 @@ def errors_in_one_line() -> Iterator[None]:
         yield
     except TokenRejectedError as error:
         fail_request(
-            f"{error}; name a token of this controller by --token-file or {TOKEN_VARIABLE}, or sign in "
-            "where it has an issuer (tidemark login)"
+            f"{error}; name a token of this controller by --token-file or {TOKEN_VARIABLE}, or run "
+            "tidemark login"
         )
     except UnreachableError as error:
         fail_request(f"{error}; is `tidemark serve` running there? --url names another address")
