@@ -248,6 +248,12 @@ class StoreUnavailableError(
     """The store did not answer; the request may be sent again."""
 
 
+class IssuerUnavailableError(
+    TidemarkError, status=503, kind="issuer-unavailable", title="The issuer of the token does not answer"
+):
+    """The keys of the token's issuer cannot be read, so that nothing is known of the token; send it again."""
+
+
 class StoreUnusableError(
     TidemarkError, status=503, kind="store-unusable", title="The database cannot be used"
 ):

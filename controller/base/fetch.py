@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from tidemark.controller.base.background import in_thread
+from tidemark.controller.base.principal import is_loopback
 from tidemark.models.base.text import format_number
 
 _MAX_BYTES = 1_000_000
@@ -26,13 +27,20 @@ class NoAnswer(Exception):
 
 
 def fetch(
-    method: str, url: str, timeout_seconds: float, *, max_bytes: int = _MAX_BYTES, **request: Any
+    method: str,
+    url: str,
+    timeout_seconds: float,
+    *,
+    max_bytes: int = _MAX_BYTES,
+    ca_file: Path | None = None,
+    **request: Any,
 ) -> httpx.Response:
     """Return the answer to a request, up to ``max_bytes`` long; redirects are not followed.
 
     Args:
         url: where to.
         timeout_seconds: how long it may take from the look-up of the name to the end of the answer, in seconds.
+        ca_file: certificates of the authority that vouches for the server, PEM; None for those of the system.
         request: the rest of it, as ``httpx`` takes it.
 
     Raises:
@@ -44,7 +52,7 @@ def fetch(
         loop = _Loop()
         try:
             return loop.run_until_complete(
-                fetch_in_loop(method, url, timeout_seconds, max_bytes=max_bytes, **request)
+                fetch_in_loop(method, url, timeout_seconds, max_bytes=max_bytes, ca_file=ca_file, **request)
             )
         finally:
             # An answer that is left half-way is closed by its generators.
@@ -56,7 +64,13 @@ def fetch(
 
 
 async def fetch_in_loop(
-    method: str, url: str, timeout_seconds: float, *, max_bytes: int = _MAX_BYTES, **request: Any
+    method: str,
+    url: str,
+    timeout_seconds: float,
+    *,
+    max_bytes: int = _MAX_BYTES,
+    ca_file: Path | None = None,
+    **request: Any,
 ) -> httpx.Response:
     """Do what ``fetch`` does, in the loop that runs."""
     request = {**request, "headers": {**request.get("headers", {}), "Accept-Encoding": "identity"}}
@@ -64,7 +78,7 @@ async def fetch_in_loop(
         # Timeouts of single steps would let the other side take any number of them.
         async with (
             asyncio.timeout(timeout_seconds),
-            httpx.AsyncClient(timeout=None, verify=_tls(url)) as http,  # noqa: S113 - the line above has it
+            httpx.AsyncClient(timeout=None, verify=_tls(url, ca_file)) as http,  # noqa: S113 - the line above has it
             http.stream(method, url, **request) as answer,
         ):
             if answer.headers.get("Content-Encoding", "identity") != "identity":
@@ -87,7 +101,9 @@ class _Loop(asyncio.SelectorEventLoop):
         return await asyncio.wrap_future(in_thread(lambda: socket.getaddrinfo(host, port, **how)))
 
 
-def _tls(url: str) -> ssl.SSLContext | bool:
+def _tls(url: str, ca_file: Path | None) -> ssl.SSLContext | bool:
+    if ca_file is not None:
+        return ssl.create_default_context(cafile=ca_file)
     # Reading the authorities takes a tenth of a command's time; without TLS there is no certificate to verify.
     return not url.lower().startswith("http://") and _authorities()
 
@@ -95,6 +111,15 @@ def _tls(url: str) -> ssl.SSLContext | bool:
 @functools.cache
 def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
+
+
+def is_safe_address(text: str) -> bool:
+    """Return whether nobody on the way can read or change what goes to an address: by TLS, or on this machine."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        return False
+    return bool(url.host) and (url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host)))
 
 
 class TokenFileError(Exception):

@@ -22,7 +22,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidemark.controller.base.errors import StoreUnavailableError
 from tidemark.controller.base.settings import LogFormat, LogLevel
-from tidemark.controller.base.token_format import TOKEN
+from tidemark.controller.base.token_format import JWT, TOKEN
 from tidemark.models.base.text import plain
 
 HIDDEN = "[hidden]"
@@ -194,7 +194,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 def without_secrets(text: str) -> str:
     """Return ``text`` with tokens and credentials hidden."""
-    return _CREDENTIALS.sub(rf"\1 {HIDDEN}", TOKEN.sub(HIDDEN, text))
+    return _CREDENTIALS.sub(rf"\1 {HIDDEN}", JWT.sub(HIDDEN, TOKEN.sub(HIDDEN, text)))
 
 
 def _renderers(form: LogFormat, *, colors: bool) -> list[Processor]:

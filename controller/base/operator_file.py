@@ -1,5 +1,7 @@
 """Files of the controller's operators, in TOML: a table for each thing that the controller may call, by its name.
 
+These are outside gates, webhooks for alerts, and issuers of tokens.
+
 Addresses and tokens stand there alone, so that no role for a stream is enough to make the controller call an address.
 """
 
@@ -23,6 +25,8 @@ from pydantic import (
 )
 
 from tidemark.controller.base.alert_table import ALERTS, AlertSeverity
+from tidemark.controller.base.fetch import is_safe_address
+from tidemark.controller.base.principal import GroupGrant, parse_group_grants
 from tidemark.controller.base.sentences import sentence
 from tidemark.controller.base.syntax import toml_problem
 from tidemark.models.base.text import format_number
@@ -239,3 +243,74 @@ def destinations_of(
         [name for name in destinations if name in used],
         list(dict.fromkeys(alert for alert, some in by_alert if not some)),
     )
+
+
+def _grants(text: str) -> str:
+    parse_group_grants(text)
+    return text
+
+
+_Text = Annotated[str, Field(min_length=1)]
+_Grants = Annotated[str, AfterValidator(_grants)]
+
+
+class Issuer(Called):
+    """An issuer whose JSON Web Tokens (RFC 7519) are accepted, and what their users may do.
+
+    Its ``token_file`` is sent when its keys are read, as the API server of Kubernetes wants it.
+    """
+
+    issuer: Address
+    """Its address, exactly as the claim ``iss`` has it; its keys are found by OpenID Connect Discovery."""
+    audience: _Text
+    """What the claim ``aud`` has to name: a token for another service is not accepted."""
+    user_claim: _Text = "sub"
+    """Claim that names the user; dots lead into objects."""
+    groups_claim: _Text = "groups"
+    """Claim that lists the user's groups, such as ``realm_access.roles``."""
+    group_roles: _Grants = ""
+    """What groups may do, as in ``TIDEMARK_PROXY_ROLES``."""
+    user_roles: _Grants = ""
+    """The same by the user's name: a user cannot become a member of a group by its name."""
+    ca_file: Path | None = None
+    """File with the certificates of its authority, PEM, read each time; None for those of the system."""
+    client_id: _Text | None = None
+    """What people sign in as, by ``tidemark login``; None: nobody does, as with an issuer for programs."""
+    scope: _Text = "openid"
+    """What is asked for then, separated by spaces."""
+
+    @property
+    def by_group(self) -> tuple[GroupGrant, ...]:
+        """What groups may do."""
+        return parse_group_grants(self.group_roles)
+
+    @property
+    def by_user(self) -> tuple[GroupGrant, ...]:
+        """What users may do, each by name in place of a group's."""
+        return parse_group_grants(self.user_roles)
+
+    @model_validator(mode="after")
+    def _can_be_trusted(self) -> Self:
+        if not is_safe_address(self.issuer):
+            raise ValueError(
+                "issuer must begin with https://: whoever is on the way could send keys of its own"
+            )
+        if not (self.by_group or self.by_user):
+            raise ValueError("give group_roles or user_roles, or both: without them nobody may do anything")
+        return self
+
+
+def read_issuers(file: Path | None) -> dict[str, Issuer]:
+    """Return the issuers of a file by name; none without a file.
+
+    Raises:
+        ValueError: when the file cannot be read, an issuer in it cannot be used, or two have the same address; the text
+            names the file and the issuer.
+    """
+    issuers = read_tables(file, "issuer", lambda table: Issuer(**table))
+    names: dict[str, str] = {}
+    for name, one in issuers.items():
+        other = names.setdefault(one.issuer, name)
+        if other != name:
+            raise ValueError(f"the issuers {other!r} and {name!r} have the same address")
+    return issuers

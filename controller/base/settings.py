@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.exc import ArgumentError
 
-from tidemark.controller.base.operator_file import DEFAULT, read_destinations, read_gates
+from tidemark.controller.base.operator_file import DEFAULT, read_destinations, read_gates, read_issuers
 from tidemark.controller.base.principal import GroupGrant, Network, parse_group_grants, parse_networks
 from tidemark.controller.base.sentences import sentence
 from tidemark.controller.base.store_url import shown_url, url_of
@@ -143,6 +143,8 @@ class Settings(BaseSettings):
     """Addresses or networks of the proxy, separated by commas; its headers are ignored from all others."""
     proxy_roles: Annotated[str, AfterValidator(_checked(parse_group_grants))] = ""
     """Roles of the proxy's users, separated by commas: group=role or group=role:pattern; group * is everybody."""
+    issuers_file: Annotated[Path | None, AfterValidator(_readable(read_issuers))] = None
+    """File of the issuers whose JSON Web Tokens are accepted beside the store's tokens (TOML), read at the start."""
     notify_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
     """Webhook to notify of alerts, in the form of Alertmanager's."""
     notify_token_file: Path | None = None

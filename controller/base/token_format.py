@@ -28,6 +28,9 @@ _CHECK_LENGTH = 8  # of 32 bits in hex
 TOKEN = re.compile(rf"tdm_({'|'.join(ROLES)})_([0-9A-Za-z]{{{_SECRET_LENGTH}}})([0-9a-f]{{{_CHECK_LENGTH}}})")
 """A token, for scanners and for hiding tokens in logs."""
 
+JWT = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+"""A JSON Web Token of an issuer, for hiding: its head is a JSON object, so that it begins so."""
+
 
 def make_token(role: Role, random: bytes) -> str:
     """Return a token.

@@ -79,6 +79,7 @@ def create_app(
         service.database.migrate()
         service.database.start()
         service.authenticator.refresh()
+        service.authenticator.issuers.read_ahead()
         service.decider.leases.start()
         service.ticker.start()
         service.reports.start()

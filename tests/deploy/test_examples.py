@@ -151,7 +151,9 @@ def test_the_operator_starts_the_example_job_as_it_wants_to_be() -> None:
     mounted = {mount["mountPath"]: mount["name"] for mount in application["driver"]["volumeMounts"]}
     token = Path(application["sparkConf"]["spark.tidemark.token.file"])
     volumes = {volume["name"]: volume for volume in application["volumes"]}
-    assert volumes[mounted[str(token.parent)]]["secret"]["items"] == [{"key": "token", "path": token.name}]
+    (source,) = volumes[mounted[str(token.parent)]]["projected"]["sources"]
+    assert source["serviceAccountToken"]["path"] == token.name
+    assert source["serviceAccountToken"]["audience"] == "tidemark"
     assert mounted[application["sparkConf"]["spark.tidemark.cache.dir"]] in volumes
     assert application["restartPolicy"]["type"] == "Always"
 

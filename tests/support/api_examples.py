@@ -26,6 +26,7 @@ import httpx
 from sqlalchemy.exc import OperationalError
 
 from tidemark.controller.base.settings import Settings
+from tidemark.controller.server.access.issuers import Issuers
 from tidemark.controller.server.app import create_app
 from tidemark.controller.server.http import request_body
 from tidemark.controller.server.http.openapi import COMMITTED
@@ -34,6 +35,7 @@ from tidemark.models.protocol.late_policy import LateTreatment
 from tidemark.models.protocol.messages import AppendDelay, Report, to_json_object
 
 from support.controller_app import Controller
+from support.issuer import write_issuers
 from support.openapi import EXAMPLES_FILE, as_text
 from support.reports import START_US
 from support.rolled_job import RolledJob
@@ -181,10 +183,23 @@ def api_examples() -> Json:
             limited.ask("PUT", "/slo", "-" * 10_000_000, status=413)
             limited.ask("GET", "/v1/jobs")
             limited.ask("GET", "/v1/jobs", status=429)
+        signed_in = _sign_in(folder)
     return {
-        "operations": one.operations(),
+        "operations": {**one.operations(), **signed_in},
         "problems": dict(sorted({**one.problems, **limited.problems}.items())),
     }
+
+
+def _sign_in(folder: str) -> Json:
+    """Return what a controller with an issuer answers about it; no issuer is called."""
+    address = {"issuer": "https://id.example.com/realms/shop", "audience": "tidemark"}
+    table = {**address, "group_roles": "sre=operator", "client_id": "tidemark"}
+    with (
+        patch.object(Issuers, "read_ahead"),
+        _started(folder, issuers_file=write_issuers(Path(folder), keycloak=table)) as trusting,
+    ):
+        trusting.ask("GET", "/v1/sign-in")
+        return trusting.operations()
 
 
 def examples_text() -> str:

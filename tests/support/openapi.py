@@ -158,8 +158,8 @@ def _document_access(document: dict[str, Any]) -> None:
         _SCHEME: {
             "type": "http",
             "scheme": "bearer",
-            "description": "A token of `tidemark token create`. While there is none, and no authenticating proxy, "
-            "requests from the controller's own machine need none.",
+            "description": "A token of `tidemark token create`, or of a trusted issuer. While there is neither, and "
+            "no authenticating proxy, requests from the controller's own machine need none.",
         }
     }
     for operations in document["paths"].values():

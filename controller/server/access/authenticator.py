@@ -1,4 +1,6 @@
-"""Authenticates requests, by a token of the store, by a proxy, or, without either, as local; and limits their rate.
+"""Authenticates requests, by a token of the store or of an issuer, by a proxy, or, without any, as local.
+
+It limits their rate, too.
 
 Every replica caches the valid tokens and reads the store again when the cache is ``CACHE_SECONDS`` old: a token made
 or revoked elsewhere takes effect within that time. An unknown token costs no query.
@@ -19,6 +21,7 @@ from starlette.datastructures import Headers
 from tidemark.controller.base.clock import Clock, SteadyClock
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.errors import UnauthenticatedError
+from tidemark.controller.base.operator_file import read_issuers
 from tidemark.controller.base.principal import (
     LOOPBACK,
     Principal,
@@ -30,6 +33,7 @@ from tidemark.controller.base.principal import (
 )
 from tidemark.controller.base.settings import Settings
 from tidemark.controller.base.token_format import digest_of, is_token
+from tidemark.controller.server.access.issuers import Issuers, RefusedTokenError
 from tidemark.controller.server.access.token_store import StoredToken, live_tokens, live_version, note_uses
 
 _log = logging.getLogger(__name__)
@@ -72,6 +76,8 @@ class Authenticator:
         self._alone = is_loopback(settings.host)
         self.proxy = proxy_of(settings)
         """The authenticating proxy; None without one."""
+        self.issuers = Issuers(read_issuers(settings.issuers_file), steady)
+        """The issuers whose tokens are accepted."""
         self._cache = _Cache()
         self._lock = threading.Lock()
         self._uses_lock = threading.Lock()
@@ -85,8 +91,13 @@ class Authenticator:
 
     @property
     def open(self) -> bool:
-        """Whether no credentials are needed: no token was ever made, there is no proxy, and the host is loopback."""
-        return not self.has_tokens and self.proxy is None and self._alone
+        """Whether no credentials are needed: none were ever made or trusted, and the host is loopback."""
+        return not self.has_tokens and not self.trusts_others and self._alone
+
+    @property
+    def trusts_others(self) -> bool:
+        """Whether a proxy or issuers say who calls."""
+        return self.proxy is not None or bool(self.issuers.by_name)
 
     @property
     def has_tokens(self) -> bool:
@@ -121,7 +132,7 @@ class Authenticator:
                 return
             self._note_uses()
 
-    def authenticate(self, peer: str | None, headers: Headers) -> Principal:
+    async def authenticate(self, peer: str | None, headers: Headers) -> Principal:
         """Return who sends a request.
 
         Args:
@@ -129,9 +140,13 @@ class Authenticator:
 
         Raises:
             UnauthenticatedError: when the credentials are missing or not valid.
+            IssuerUnavailableError: when the issuer of the token does not answer.
         """
         if "authorization" in headers:
-            return self._by_token(headers.getlist("authorization"))
+            token = _bearer(headers.getlist("authorization"))
+            # Three parts make a JSON Web Token; a token of the store has no dot.
+            by_issuer = bool(self.issuers.by_name) and token.count(".") == 2
+            return await self._by_issuer(token) if by_issuer else self._by_token(token)
         if self.proxy is not None and self.proxy.trusts(peer):
             groups = self.proxy.groups_header
             user = self.proxy.principal(
@@ -155,11 +170,13 @@ class Authenticator:
             return LOOPBACK
         raise _unauthenticated(_NO_CREDENTIALS)
 
-    def _by_token(self, authorization: Sequence[str]) -> Principal:
-        scheme, _, token = authorization[0].strip().partition(" ")
-        token = token.strip()
-        if len(authorization) != 1 or scheme.lower() != "bearer" or not token:
-            raise _unauthenticated(_NO_CREDENTIALS)
+    async def _by_issuer(self, token: str) -> Principal:
+        try:
+            return await self.issuers.principal(token)
+        except RefusedTokenError as error:
+            raise _unauthenticated(f"the token is not valid: {error}", sent=True) from None
+
+    def _by_token(self, token: str) -> Principal:
         if not is_token(token):
             raise _unauthenticated("this is not a Tidemark token: it is cut off or mistyped", sent=True)
         digest, now_us = digest_of(token), self._clock()
@@ -198,6 +215,14 @@ class Authenticator:
                 note_uses(session, uses)
         except SQLAlchemyError as error:
             _log.warning("the last use of tokens could not be recorded (%s)", type(error).__name__)
+
+
+def _bearer(authorization: Sequence[str]) -> str:
+    scheme, _, token = authorization[0].strip().partition(" ")
+    token = token.strip()
+    if len(authorization) != 1 or scheme.lower() != "bearer" or not token:
+        raise _unauthenticated(_NO_CREDENTIALS)
+    return token
 
 
 def proxy_of(settings: Settings) -> Proxy | None:

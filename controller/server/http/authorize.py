@@ -11,7 +11,12 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from structlog.contextvars import bind_contextvars
 
-from tidemark.controller.base.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
+from tidemark.controller.base.errors import (
+    ForbiddenError,
+    IssuerUnavailableError,
+    TooManyRequestsError,
+    UnauthenticatedError,
+)
 from tidemark.controller.base.principal import Need, Principal, set_actor
 from tidemark.controller.server.access.authenticator import RateLimit
 from tidemark.controller.server.process.service import Service
@@ -27,6 +32,8 @@ OPERATIONS: Mapping[str, Need | None] = MappingProxyType(
     {
         "getLiveness": None,
         "getReadiness": None,
+        # Who has no token yet asks where to get one.
+        "getSignIn": None,
         # Metrics cover every job.
         "getMetrics": _READ_FLEET,
         # Every role may know what it may do.
@@ -104,7 +111,7 @@ def need_of(operation: str | None) -> Need | None:
 
 
 Caller = tuple[str, object]
-"""Whom limits apply to: a token, a user of the proxy, or an address without credentials."""
+"""Whom limits apply to: a token, a user of the proxy or of an issuer, or an address without credentials."""
 
 
 async def authorize(request: Request) -> Principal | None:
@@ -112,6 +119,7 @@ async def authorize(request: Request) -> Principal | None:
 
     Raises:
         UnauthenticatedError: when that is not known.
+        IssuerUnavailableError: when it cannot be known now.
         ForbiddenError: when it is not allowed; nothing was looked up for it.
         TooManyRequestsError: when it comes too often.
     """
@@ -129,8 +137,8 @@ async def authorize(request: Request) -> Principal | None:
         await run_in_threadpool(service.authenticator.refresh)
     peer = request.client.host if request.client else None
     try:
-        principal = service.authenticator.authenticate(peer, request.headers)
-    except UnauthenticatedError:
+        principal = await service.authenticator.authenticate(peer, request.headers)
+    except (UnauthenticatedError, IssuerUnavailableError):
         _count(service.rates.of(None), ("peer", peer))
         raise
     bind_contextvars(principal=principal.name)

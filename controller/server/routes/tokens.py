@@ -32,6 +32,8 @@ from tidemark.controller.server.schemas.service import (
     Caller,
     Health,
     HealthCheck,
+    SignIn,
+    SignInIssuer,
     TokenAnswer,
     TokenMade,
     TokenPage,
@@ -120,6 +122,18 @@ def get_caller(principal: ThePrincipal, job: _OverJob = None) -> Caller:
     reach: Reach = "fleet" if job is None else "job"
     rights = [right for right in get_args(Right) if principal.may(Need(right, reach), job)]
     return Caller(name=principal.name, role=principal.role, rights=rights)
+
+
+@router.get("/v1/sign-in", **says("getSignIn", "Where to sign in", "SignIn"))
+async def get_sign_in(service: TheService) -> SignIn:
+    """Return the issuers at which people sign in, so that they need to know the controller's address alone."""
+    return SignIn(
+        issuers=[
+            SignInIssuer(name=name, issuer=one.issuer, client_id=one.client_id, scope=one.scope)
+            for name, one in service.authenticator.issuers.by_name.items()
+            if one.client_id is not None
+        ]
+    )
 
 
 health_router = APIRouter(tags=["health"])

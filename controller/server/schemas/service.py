@@ -59,11 +59,31 @@ class Health(Answer):
     """What was checked, with ?verbose."""
 
 
+class SignInIssuer(Answer):
+    """An issuer at which people sign in."""
+
+    name: str
+    """Its name here."""
+    issuer: str
+    """Its address, from which a client finds the rest by OpenID Connect Discovery."""
+    client_id: str
+    """What to sign in as."""
+    scope: str
+    """What to ask for, separated by spaces."""
+
+
+class SignIn(Answer):
+    """Where people sign in."""
+
+    issuers: list[SignInIssuer]
+    """The issuers; empty where people have tokens of the store, or come by a proxy."""
+
+
 class Caller(Answer):
     """Who calls, and what that allows."""
 
     name: str
-    """Name of the token, or of the proxy's user."""
+    """Name of the token, of the proxy's user, or of the issuer's with its issuer and subject."""
     role: Role | None
     """The role with the most rights; null for none."""
     rights: list[Right]

@@ -20,6 +20,17 @@ mcp -> mcp_server:mcp plain extra=mcp
   Give it the token of a viewer.
   + URL TOKEN_FILE
 
+login -> login:login answer
+  Sign in at the issuer that the controller trusts, in a browser of any machine.
+
+  Later commands with the same --url send the token and renew it. TIDEMARK_TOKEN and --token-file go before it.
+  + URL
+  - --issuer: Name of the issuer, where the controller trusts several.
+
+logout -> login:logout answer
+  Forget the token of tidemark login.
+  + URL
+
 token create -> token:create answer
   Create a token and print it.
 

@@ -150,8 +150,9 @@ class _Screen(io.StringIO):
 def connect(url: str | None, token_file: Path | None, **more: Any) -> Client:
     """Return the client of a controller."""
     from tidemark.controller.tools.client.client import Client  # noqa: PLC0415 - the other commands start fast without it
+    from tidemark.controller.tools.client.sign_in import token_for  # noqa: PLC0415 - as above
 
-    return Client(url, token_file=token_file, **{"attempts": _ATTEMPTS, **more})
+    return Client(url, token_file=token_file, **{"attempts": _ATTEMPTS, "signed_in": token_for, **more})
 
 
 @contextmanager
@@ -171,7 +172,10 @@ def errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except TokenRejectedError as error:
-        fail_request(f"{error}; name a token of this controller by --token-file or {TOKEN_VARIABLE}")
+        fail_request(
+            f"{error}; name a token of this controller by --token-file or {TOKEN_VARIABLE}, or run "
+            "tidemark login"
+        )
     except UnreachableError as error:
         fail_request(f"{error}; is `tidemark serve` running there? --url names another address")
     except ClientError as error:

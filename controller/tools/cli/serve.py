@@ -115,12 +115,14 @@ def _check_access(service: Service) -> None:
     """End with one line when others could reach a controller that requires no credentials."""
     service.authenticator.refresh()
     if not (
-        service.authenticator.has_tokens or service.authenticator.proxy or is_loopback(service.settings.host)
+        service.authenticator.has_tokens
+        or service.authenticator.trusts_others
+        or is_loopback(service.settings.host)
     ):
         fail_usage(
             f"{service.settings.host} can be reached by others, and there is no token yet. Create one, `tidemark token "
             "create root --role admin --database-url ...`, or name a folder of them in TIDEMARK_FIRST_TOKENS, or set "
-            "TIDEMARK_PROXY_USER_HEADER, or listen on 127.0.0.1"
+            "TIDEMARK_PROXY_USER_HEADER or TIDEMARK_ISSUERS_FILE, or listen on 127.0.0.1"
         )
 
 
@@ -128,14 +130,14 @@ def _warn_of_access(service: Service) -> None:
     authenticator = service.authenticator
     if authenticator.open:
         _log.warning("no token is set: everybody on this machine may do everything (tidemark token create)")
-    elif not authenticator.live and authenticator.proxy is None:
+    elif not authenticator.live and not authenticator.trusts_others:
         _log.warning(
             "all tokens have expired or are revoked, so every call is rejected; "
             "create one: tidemark token create root --role admin --database-url ..."
         )
     settings = service.settings
     if (
-        authenticator.has_tokens
+        (authenticator.has_tokens or authenticator.issuers.by_name)
         and not is_loopback(settings.host)
         and not settings.public_url.startswith("https:")
     ):

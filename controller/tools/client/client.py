@@ -42,7 +42,7 @@ from tidemark.controller.server.schemas.pins import PinAnswer
 from tidemark.controller.server.schemas.reports import ReportSummary
 from tidemark.controller.server.schemas.rollouts import Event, RolloutAnswer, RolloutDetail
 from tidemark.controller.server.schemas.savings import SavingsPage
-from tidemark.controller.server.schemas.service import TokenAnswer, TokenMade
+from tidemark.controller.server.schemas.service import Caller, SignIn, TokenAnswer, TokenMade
 from tidemark.controller.server.schemas.specs import PolicyAnswer, PolicySet, SloAnswer, SloSet
 from tidemark.controller.server.schemas.streams import StreamStatus
 from tidemark.controller.server.schemas.windows import Window
@@ -96,6 +96,7 @@ class Client(Transport):
         timeout_seconds: how long an answer may take.
         attempts: how often a request is sent at most.
         sleep: waits for a number of seconds.
+        signed_in: returns the token of who has signed in at an address, where there is no other.
 
     Raises:
         ControllerUnusableError: (every method) when there is no answer, or none that can be used.
@@ -105,6 +106,10 @@ class Client(Transport):
 
     ready = read("/readyz", dict[str, Any])
     """Check that the controller can serve; it is rejected when it cannot."""
+    caller = read("/v1/caller?job", Caller)
+    """Who calls, and which rights that gives over a job, or without one over the fleet."""
+    sign_in = read("/v1/sign-in", SignIn)
+    """The issuers at which people sign in."""
     jobs = items("/v1/jobs", JobSummary)
     """The jobs by name, each with the worst condition of its streams."""
     job = read(_JOB, JobStatus)

@@ -65,6 +65,7 @@ class Transport:
         timeout_seconds: how long an answer may take, from the look-up of the name to its end.
         attempts: how often a request is sent at most.
         sleep: waits for a number of seconds.
+        signed_in: returns the token of who has signed in at an address, where there is no other; empty for nobody.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Transport:
         timeout_seconds: float = 60.0,
         attempts: int = 5,
         sleep: Callable[[float], None] = time.sleep,
+        signed_in: Callable[[str], str] = lambda _: "",
     ) -> None:
         # Paths begin with /v1: people copy addresses with it, too.
         self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/").removesuffix("/v1")
@@ -84,11 +86,12 @@ class Transport:
         self._token = token
         self._timeout_seconds = timeout_seconds
         self._attempts = attempts
+        self._signed_in = signed_in
 
     @property
     def has_token(self) -> bool:
         """Whether a token is sent."""
-        return bool(self._token or self.token_file or os.environ.get(TOKEN_VARIABLE))
+        return bool(self.token_file or self._read_token())
 
     def send(
         self,
@@ -211,7 +214,7 @@ class Transport:
         if self._token is not None:
             return self._token
         if self.token_file is None:
-            return os.environ.get(TOKEN_VARIABLE, "")
+            return os.environ.get(TOKEN_VARIABLE) or self._signed_in(self.url)
         try:
             return read_token(self.token_file)
         except TokenFileError as error:

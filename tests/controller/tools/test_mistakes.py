@@ -270,7 +270,7 @@ def test_a_token_that_is_none_is_one_line_that_says_where_to_name_another(tmp_pa
             code, says = answer_to(Command("status", token="wrong"), url)
     assert (code, says) == (
         1,
-        "tidemark: the controller at URL answers 401: this is not a Tidemark token: it is cut off or mistyped; name a token of this controller by --token-file or TIDEMARK_TOKEN",
+        "tidemark: the controller at URL answers 401: this is not a Tidemark token: it is cut off or mistyped; name a token of this controller by --token-file or TIDEMARK_TOKEN, or run tidemark login",
     )
 
 

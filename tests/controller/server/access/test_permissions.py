@@ -1,7 +1,9 @@
-"""Who may do what: each role at each operation, from the table, over HTTP."""
+"""Who may do what: each role at each operation, from the table, over HTTP, by tokens of the store and of an issuer."""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 
 import httpx
@@ -12,6 +14,7 @@ from tidemark.controller.base.principal import RIGHTS, ROLES, Need, Role
 from tidemark.controller.server.http.authorize import OPERATIONS, need_of
 
 from support.controller_app import Controller
+from support.issuer import AUDIENCE, Issuer, running_issuer, write_issuers
 from support.tokens import bearer, make_token
 
 OPEN_PATHS = {"/openapi.json", "/", "/page/{version}/{name:path}", "/runbooks/{name}", "/schemas/{name}"}
@@ -21,12 +24,17 @@ DECLARED = {name: need for name, need in OPERATIONS.items() if need is not None}
 
 
 class Asked:
-    """A controller with a token of each role, for every job and for some."""
+    """A controller with a token of each role, for every job and for some, of its store and of an issuer."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, issuer: Issuer) -> None:
+        self.issuer = issuer
         self.http = controller.http
         self.whole = {role: make_token(controller, role) for role in ROLES}
         self.scoped = {role: make_token(controller, role, "shop-*") for role in ROLES}
+        self.issued = (
+            {role: issuer.token(role, groups=[role]) for role in ROLES},
+            {role: issuer.token(role, groups=[f"shop {role}"]) for role in ROLES},
+        )
         self.paths = {
             operation["operationId"]: (method.upper(), path)
             for path, operations in controller.http.get("/openapi.json").json()["paths"].items()
@@ -47,8 +55,12 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    with Controller(f"sqlite:///{tmp_path_factory.mktemp('permissions') / 't.db'}") as controller:
-        yield Asked(controller)
+    folder = tmp_path_factory.mktemp("permissions")
+    roles = ", ".join(f"{role}={role}, shop {role}={role}:shop-*" for role in ROLES)
+    with running_issuer() as issuer:
+        file = write_issuers(folder, idp={"issuer": issuer.url, "audience": AUDIENCE, "group_roles": roles})
+        with Controller(f"sqlite:///{folder / 't.db'}", issuers_file=file) as controller:
+            yield Asked(controller, issuer)
 
 
 REQUESTS = [
@@ -70,21 +82,47 @@ REQUESTS = [
 
 
 @pytest.mark.slow
-def test_each_role_may_do_what_the_table_says_within_its_reach_and_nothing_else(asked: Asked) -> None:
+@pytest.mark.parametrize("kind", ["of the store", "of an issuer"])
+def test_each_role_may_do_what_the_table_says_within_its_reach_and_nothing_else(
+    asked: Asked, kind: str
+) -> None:
     wrong: list[str] = []
+    whole, scoped = (asked.whole, asked.scoped) if kind == "of the store" else asked.issued
+    statuses: Counter[tuple[str, str, str]] = Counter()
     for operation, query, reach in REQUESTS:
         for role in ROLES:
             has_right = DECLARED[operation].right in RIGHTS[role]
             callers = (
-                ("every job", asked.whole[role], "shop-1", has_right),
-                ("its jobs, inside", asked.scoped[role], "shop-1", has_right and reach != "fleet"),
-                ("its jobs, outside", asked.scoped[role], "bank", has_right and reach == "list"),
+                ("every job", whole[role], "shop-1", has_right),
+                ("its jobs, inside", scoped[role], "shop-1", has_right and reach != "fleet"),
+                ("its jobs, outside", scoped[role], "bank", has_right and reach == "list"),
             )
             for whose, token, job, allowed in callers:
                 answer = asked.ask(operation, token, query, job)
                 if not (_was_allowed(answer) if allowed else _was_forbidden(answer)):
                     wrong.append(f"{operation}{query} as {role} of {whose}: {allowed=}, {answer.text}")
+                statuses[role, whose, "forbidden" if answer.status_code == 403 else "allowed"] += 1
+    for (name, whose, what), times in sorted(statuses.items()):
+        print(f"{name:10}{whose:20}{what:10}{times:4}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_an_issuers_token_that_is_not_valid_does_nothing_at_any_route(asked: Asked) -> None:
+    sign, now = asked.issuer.token, time.time()
+    tokens = {
+        "expired": sign(groups=["admin"], exp=now - 600),
+        "of another audience": sign(groups=["admin"], aud="other"),
+        "of another issuer": sign(groups=["admin"], iss="https://evil.example"),
+        "of an unknown key": sign(groups=["admin"], header={"kid": "other"}),
+    }
+    found = Counter(
+        (what, answer.status_code, answer.headers.get("www-authenticate"))
+        for operation, query, _ in REQUESTS
+        for what, token in tokens.items()
+        for answer in [asked.ask(operation, token, query)]
+    )
+    refused = 'Bearer realm="tidemark", error="invalid_token"'
+    assert found == {(what, 401, refused): len(REQUESTS) for what in tokens}
 
 
 def test_without_a_token_nothing_is_done_and_the_answer_says_how_to_ask(asked: Asked) -> None:

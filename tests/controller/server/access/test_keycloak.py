@@ -1,0 +1,119 @@
+"""Single sign-on with a real Keycloak: the device flow, roles by groups, keys rotated, and Keycloak away."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidemark.controller.server.access.issuer_keys import PAUSE_SECONDS, READ_AGAIN_SECONDS
+from tidemark.controller.tools.cli import app
+from tidemark.controller.tools.client import sign_in as signing_in
+
+from support.controller_app import Controller
+from support.issuer import write_issuers
+from support.keycloak import CLIENT, PASSWORD, USER, Keycloak, running_keycloak
+from support.served import served
+from support.tokens import bearer
+
+pytestmark = [pytest.mark.soak, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def keycloak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keycloak]:
+    with running_keycloak(tmp_path_factory.mktemp("keycloak")) as running:
+        yield running
+
+
+def _table(keycloak: Keycloak) -> dict[str, str]:
+    return {
+        "issuer": keycloak.issuer,
+        "audience": "tidemark",
+        "client_id": CLIENT,
+        "user_claim": "preferred_username",
+        "group_roles": "sre=operator, *=viewer:public-*",
+    }
+
+
+@pytest.mark.timeout(1_800)
+def test_a_person_signs_in_acts_loses_the_group_and_keys_rotate_while_keycloak_comes_and_goes(
+    keycloak: Keycloak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_issuers(tmp_path, keycloak=_table(keycloak))
+    steady = SimpleNamespace(now_s=1_000.0)
+    shown: list[str] = []
+
+    def confirm(_: float) -> None:
+        if shown:
+            keycloak.confirm(shown.pop())
+
+    show = "tidemark.controller.tools.cli.login._show"
+    monkeypatch.setattr(show, lambda code: shown.append(code.address))
+    monkeypatch.setattr(signing_in, "time", SimpleNamespace(sleep=confirm))
+    home = tmp_path / "home"
+    store = f"sqlite:///{tmp_path / 't.db'}"
+    with (
+        Controller(store, steady=lambda: steady.now_s, issuers_file=file) as controller,
+        served(controller.app) as url,
+    ):
+
+        def run(*arguments: str) -> Result:
+            return CliRunner().invoke(
+                app,
+                list(arguments),
+                env={"XDG_STATE_HOME": str(home), "TIDEMARK_TOKEN": "", "TIDEMARK_URL": url},
+            )
+
+        def renewed() -> Result:
+            """Run a command once what is kept has expired, so that it is renewed."""
+            (kept,) = home.rglob("*.json")
+            kept.write_text(re.sub(r'"expires_us": \d+', '"expires_us": 0', kept.read_text()))
+            return run("policy", "set", "shop", "clicks", "--mode", "Off", "--create")
+
+        def token() -> str:
+            (kept,) = home.rglob("*.json")
+            return str(json.loads(kept.read_text())["access_token"])
+
+        signed_in = run("login")
+        assert signed_in.exit_code == 0, signed_in.output
+        print(signed_in.stdout)
+        assert re.fullmatch(
+            r"signed in as keycloak:kim \(sub [0-9a-f-]{36}\), role operator\n", signed_in.stdout
+        )
+        first = run("policy", "set", "shop", "clicks", "--mode", "Off", "--create")
+        assert first.exit_code == 0, first.output
+        by = re.search(r"keycloak:kim \(sub [0-9a-f-]{36}\)", run("events", "shop", "clicks").stdout)
+        assert by is not None
+        # Renewed while in the group; a key that is new is read at once, and the old one is refused.
+        assert renewed().exit_code == 0
+        old = token()
+        keycloak.rotate()
+        steady.now_s += PAUSE_SECONDS
+        assert renewed().exit_code == 0
+        assert token() != old
+        refused = controller.http.get("/v1/caller", headers=bearer(old))
+        assert (refused.status_code, "no key of the id" in refused.text) == (401, True)
+        # A token for another service.
+        form = {"grant_type": "password", "client_id": "admin-cli", "username": USER, "password": PASSWORD}
+        other = keycloak.http.post(f"{keycloak.issuer}/protocol/openid-connect/token", data=form).json()
+        refused = controller.http.get("/v1/caller", headers=bearer(other["access_token"]))
+        assert (refused.status_code, "no claim 'aud'" in refused.text) == (401, True)
+        # Out of the group: the next token has no role over this job.
+        keycloak.leave_group("sre")
+        forbidden = renewed()
+        print(forbidden.stderr)
+        assert (forbidden.exit_code, "403" in forbidden.stderr) == (1, True)
+        # Keycloak away: what was read is used, and a controller that has read nothing says so.
+        valid = token()
+        keycloak.stop()
+        steady.now_s += READ_AGAIN_SECONDS
+        assert controller.http.get("/v1/caller", headers=bearer(valid)).status_code == 200
+    with Controller(store, issuers_file=file) as fresh:
+        answer = fresh.http.get("/v1/caller", headers=bearer(valid))
+        print(answer.json()["detail"])
+        assert answer.status_code == 503
