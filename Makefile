@@ -76,7 +76,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock archive jar wheel release manifests docs picture tools jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock archive jar wheel release manifests docs picture tools cluster jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -261,6 +261,10 @@ picture: $(STAMP) ## write docs/page.png and docs/windows.png from live streams;
 # Into the user's cache, from Go's module proxy; see tests/support/go_tools.py.
 tools: $(STAMP) ## build the tools that check what is deployed (Helm and others; needs Go, takes minutes)
 	@$(BIN)/python tests/support/go_tools.py
+
+# The same for a Kubernetes API and its store; see tests/support/cluster_programs.py.
+cluster: $(STAMP) ## build a Kubernetes API and its store, in which tests install the chart (needs Go, takes ten minutes)
+	@PYTHONPATH=tests $(BIN)/python -m support.cluster_programs
 
 # Into the user's cache, once; see spark_jobs/demo/kafka_jars.py.
 jars: $(STAMP) ## get Spark's Kafka connector and a Kafka broker from Maven, which tests else do themselves

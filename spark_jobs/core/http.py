@@ -100,8 +100,17 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-@cache
+_first = threading.Lock()
+
+
 def _loop() -> asyncio.AbstractEventLoop:
+    # Two first requests at once must not make a loop each: connections are of one loop, and fail in another.
+    with _first:
+        return _one_loop()
+
+
+@cache
+def _one_loop() -> asyncio.AbstractEventLoop:
     loop = _Loop()
     threading.Thread(target=loop.run_forever, name="tidemark-http", daemon=True).start()
     return loop

@@ -33,7 +33,7 @@ from support.chart import (
     schema,
 )
 from support.controller_app import Controller
-from support.go_tools import KUBERNETES, go_tool, prometheus_crds
+from support.go_tools import KUBERNETES, crds, go_tool
 from support.image import read_dockerfile, stages_of
 from support.served import served
 from support.tokens import make_token
@@ -60,7 +60,7 @@ def validated(text: str, folder: Path) -> None:
         "--version",
         version,
         "--local-crds",
-        prometheus_crds(),
+        crds("prometheus-operator"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

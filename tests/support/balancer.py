@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from socketserver import BaseRequestHandler
 
@@ -17,12 +17,17 @@ __all__ = ["balanced"]
 
 
 @contextmanager
-def balanced(urls: Sequence[str]) -> Iterator[str]:
-    """Serve an address for servers, which are asked for ``/readyz``; ``urls`` may grow. It stops with the context."""
+def balanced(urls: Sequence[str] | Callable[[], str | None]) -> Iterator[str]:
+    """Serve an address for servers. It stops with the context.
+
+    Args:
+        urls: the servers, which are asked for ``/readyz``, and which may grow; or what chooses one of them.
+    """
+    choose = urls if callable(urls) else lambda: next(filter(_is_ready, list(urls)), None)
 
     class Handler(BaseRequestHandler):
         def handle(self) -> None:
-            url = next(filter(_is_ready, list(urls)), None)
+            url = choose()
             if url is None:
                 return  # nobody listens
             parsed = httpx.URL(url)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,17 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["HELM", "KUBERNETES", "TOOLS", "go_tool", "prometheus_crds"]
+__all__ = [
+    "HELM",
+    "KUBERNETES",
+    "TOOLS",
+    "NotBuilt",
+    "alone",
+    "crds",
+    "go_tool",
+    "run_go",
+    "tools_folder",
+]
 
 HELM = "helm"
 
@@ -35,8 +46,19 @@ TOOLS = {
 }
 """By name: the package and its version."""
 
-CRDS = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
-"""The module that holds the Prometheus operator's definitions of its resources."""
+CRDS = {
+    "prometheus-operator": (
+        "github.com/prometheus-operator/prometheus-operator",
+        "v0.85.0",
+        "example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml",
+    ),
+    "spark-operator": (
+        "github.com/kubeflow/spark-operator/v2",
+        "v2.3.0",
+        "config/crd/bases/sparkoperator.k8s.io_{sparkapplications}.yaml",
+    ),
+}
+"""By operator the module that has its definitions of resources, its version, and where which of them are in it."""
 
 KUBERNETES = "1.30.0"
 """Version of Kubernetes that is rendered for and validated against."""
@@ -44,8 +66,6 @@ KUBERNETES = "1.30.0"
 _CHARTUTIL = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
 _FLAGS = {HELM: f"-X {_CHARTUTIL}Major=1 -X {_CHARTUTIL}Minor=30"}
 """Flags of the linker. As in Helm's own releases: without a cluster it takes this one for the cluster's version."""
-
-_CRD_FILES = ("monitoring.coreos.com_servicemonitors.yaml", "monitoring.coreos.com_prometheusrules.yaml")
 
 
 class NotBuilt(Exception):
@@ -60,23 +80,24 @@ def go_tool(name: str) -> Path:
     return program
 
 
-def prometheus_crds() -> Path:
-    """Return the folder with the definitions of ServiceMonitor and PrometheusRule, as ``go_tool`` does."""
-    folder = _crds()
+def crds(operator: str) -> Path:
+    """Return the folder with an operator's definitions of its resources, as ``go_tool`` does."""
+    folder = _crds(operator)
     if not folder.is_dir():
-        _make_or_skip(folder.name, _make_crds)
+        _make_or_skip(folder.name, lambda: _make_crds(operator))
     return folder
 
 
 def _program(name: str) -> Path:
-    return _folder() / f"{name}-{TOOLS[name][1]}" / name
+    return tools_folder() / f"{name}-{TOOLS[name][1]}" / name
 
 
-def _crds() -> Path:
-    return _folder() / f"prometheus-operator-crds-{CRDS[1]}"
+def _crds(operator: str) -> Path:
+    return tools_folder() / f"{operator}-crds-{CRDS[operator][1]}"
 
 
-def _folder() -> Path:
+def tools_folder() -> Path:
+    """Return the folder where tools are kept."""
     named = os.environ.get("TIDEMARK_TOOLS")
     if named:
         return Path(named)
@@ -95,20 +116,20 @@ def _make_or_skip(what: str, make: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[Path]:
+def alone() -> Iterator[Path]:
     """Hold off other processes that would make the same, and give the folder."""
-    _folder().mkdir(parents=True, exist_ok=True)
-    with (_folder() / ".lock").open("w") as file:
+    tools_folder().mkdir(parents=True, exist_ok=True)
+    with (tools_folder() / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield _folder()
+        yield tools_folder()
 
 
 def _make_tool(name: str) -> None:
     package, version = TOOLS[name]
     program = _program(name)
-    with _alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
+    with alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
         if not program.is_file():
-            _go(
+            run_go(
                 ["install", "-trimpath", f"-ldflags=-s -w {_FLAGS.get(name, '')}", f"{package}@{version}"],
                 GOBIN=made,
             )
@@ -117,22 +138,33 @@ def _make_tool(name: str) -> None:
             built.replace(program)
 
 
-def _make_crds() -> None:
-    module, version = CRDS
-    with _alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
-        if not _crds().is_dir():
-            body = _go(["mod", "download", "-json", f"{module}@{version}"])
-            held = Path(json.loads(body)["Dir"]) / "example" / "prometheus-operator-crd"
+def _make_crds(operator: str) -> None:
+    module, version, pattern = CRDS[operator]
+    before, names, after = re.split("[{}]", pattern)
+    with alone() as folder, tempfile.TemporaryDirectory(dir=folder) as made:
+        if not _crds(operator).is_dir():
+            body = run_go(["mod", "download", "-json", f"{module}@{version}"])
             fresh = Path(made) / "crds"
             fresh.mkdir()
-            for name in _CRD_FILES:
-                shutil.copyfile(held / name, fresh / name)
-            fresh.replace(_crds())
+            for name in names.split(","):
+                path = Path(json.loads(body)["Dir"]) / f"{before}{name}{after}"
+                shutil.copyfile(path, fresh / path.name)
+            fresh.replace(_crds(operator))
 
 
-def _go(arguments: list[str], **environment: str) -> str:
+def run_go(arguments: list[str], cwd: Path | None = None, **environment: str) -> str:
+    """Run Go and return what it printed.
+
+    Raises:
+        NotBuilt: when it fails.
+    """
     done = subprocess.run(
-        ["go", *arguments], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+        ["go", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **environment},
     )
     if done.returncode != 0:
         body = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
@@ -151,9 +183,10 @@ def _main() -> int:
             if not _program(name).is_file():
                 _make_tool(name)
             sys.stdout.write(f"{_program(name)}\n")
-        if not _crds().is_dir():
-            _make_crds()
-        sys.stdout.write(f"{_crds()}\n")
+        for operator in CRDS:
+            if not _crds(operator).is_dir():
+                _make_crds(operator)
+            sys.stdout.write(f"{_crds(operator)}\n")
     except NotBuilt as error:
         sys.stderr.write(f"tools: {error}\n")
         return 1

@@ -6,6 +6,8 @@ import gzip
 import itertools
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -160,3 +162,37 @@ def test_a_name_that_does_not_resolve_holds_nobody(monkeypatch: pytest.MonkeyPat
     assert resolving.daemon, "it would hold up the end of the driver"
     released.set()
     resolving.join()
+
+
+TWO_FIRST_REQUESTS = """
+import asyncio, threading
+from contextlib import suppress
+from tidemark.spark_jobs.core.http import UnusableAnswer, answer_to, open_http
+
+both, begin = threading.Barrier(2), asyncio.SelectorEventLoop.__init__
+
+def begin_together(loop):
+    begin(loop)
+    with suppress(threading.BrokenBarrierError):
+        both.wait(1)  # the other one comes where nothing keeps it out
+
+def ask():
+    with suppress(UnusableAnswer):
+        http = open_http()
+        answer_to(http, http.build_request("GET", "http://127.0.0.1:9"), 5)
+
+asyncio.SelectorEventLoop.__init__ = begin_together
+asking = [threading.Thread(target=ask) for _ in range(2)]
+for each in asking:
+    each.start()
+for each in asking:
+    each.join()
+print([each.name for each in threading.enumerate()].count("tidemark-http"))
+"""
+
+
+@pytest.mark.slow
+def test_two_first_requests_at_once_run_in_one_thread() -> None:
+    """A connection that one thread's loop opened fails in another's, and the report that it was for was dropped."""
+    command = [sys.executable, "-c", TWO_FIRST_REQUESTS]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
