@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ def test_of_a_hundred_late_rows_sparks_own_metric_counts_one(spark: SparkSession
     (program,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
     folder = tmp_path / "clicks"
     folder.mkdir()
-    names = {"spark": spark, "F": F, "folder": str(folder)}
+    names: dict[str, Any] = {"spark": spark, "F": F, "folder": str(folder)}
     exec(program, names)
     query = names["query"]
     query.stop()
