@@ -25,7 +25,7 @@ MAX_NAME = 200
 """Characters of a user's name in events, with its issuer."""
 
 _REQUIRED = ("iss", "aud", "exp", "sub")
-_TYPES = frozenset({None, "JWT", "AT+JWT", "APPLICATION/AT+JWT"})
+_TYPES = frozenset({"JWT", "AT+JWT", "APPLICATION/AT+JWT"})
 """Values of ``typ``: other tokens of an issuer, such as those that end a session, let nobody in (RFC 8725)."""
 
 
@@ -68,8 +68,8 @@ class Issuers:
         trusted = self._trusted.get(issuer) if isinstance(issuer, str) else None
         if trusted is None:
             raise RefusedTokenError("its issuer is not trusted here")
-        kind = header.get("typ")
-        if (kind.upper() if isinstance(kind, str) else kind) not in _TYPES:
+        kind = header.get("typ", "JWT")
+        if not isinstance(kind, str) or kind.upper() not in _TYPES:
             raise RefusedTokenError("it is of another type than is accepted here")
         if header.get("alg") not in ALGORITHMS:
             raise RefusedTokenError(f"it is not signed by one of {', '.join(ALGORITHMS)}")

@@ -21,7 +21,7 @@ from tidemark.controller.base.db.tables import (
 )
 from tidemark.controller.base.errors import LeaseLostError
 from tidemark.controller.server.process.loop import snapshot_seconds
-from tidemark.controller.view.state.overviews import QUIET_US, SOON_US
+from tidemark.controller.view.state.overviews import QUIET_US, SOON_US, WINDOWS_US
 from tidemark.models.protocol.granule_counts import GranuleCounts
 from tidemark.models.protocol.messages import LiveState
 
@@ -163,6 +163,8 @@ def test_a_snapshot_over_an_earlier_one_is_what_it_is_from_scratch(either: Contr
     either.snapshot()
     either.report_all(REPORTS[30:])
     either.tick()
+    # Windows are looked for again only after some time.
+    either.clock.now_us += WINDOWS_US
     either.snapshot()
     moved = written(either)
     with either.service.database.write() as session:

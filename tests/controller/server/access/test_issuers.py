@@ -263,9 +263,19 @@ def test_neither_another_key_nor_a_changed_claim_is_accepted(trusting: Trusting)
     assert "no key of the id" in trusting.refusal(trusting.issuer.token(header={"kid": None}))
 
 
-@pytest.mark.parametrize(("kind", "taken"), [("at+jwt", True), ("jwt", True), ("logout+jwt", False)])
-def test_only_a_token_that_is_meant_for_access_gives_it(trusting: Trusting, kind: str, taken: bool) -> None:
-    assert (trusting.ask(trusting.issuer.token(header={"typ": kind})).status_code == 200) is taken
+@pytest.mark.parametrize(("kind", "status"), [("at+jwt", 200), ("jwt", 200), ("logout+jwt", 401)])
+def test_only_a_token_that_is_meant_for_access_gives_it(trusting: Trusting, kind: str, status: int) -> None:
+    assert trusting.ask(trusting.issuer.token(header={"typ": kind})).status_code == status
+
+
+@pytest.mark.parametrize("name", ["alg", "kid", "typ", "crit", "b64"])
+@pytest.mark.parametrize("value", [{}, [], 5, True])
+def test_a_header_of_another_kind_than_expected_is_refused(
+    trusting: Trusting, name: str, value: object
+) -> None:
+    _, claims, mark = trusting.issuer.token().split(".")
+    header = {"alg": "RS256", "kid": "one", "typ": "JWT", name: value}
+    assert trusting.ask(f"{_part(header)}.{claims}.{mark}").status_code == 401
 
 
 def test_what_cannot_be_read_is_refused_and_never_fails(trusting: Trusting) -> None:
