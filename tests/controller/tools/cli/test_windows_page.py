@@ -48,7 +48,7 @@ def test_the_page_shows_what_its_commands_print(controller: Controller) -> None:
     controller.clock.now_us = NINE_US + 10 * SECOND
     controller.report_all(replace(report, started_us=report.started_us + began_us) for report in reports)
     blocks = [*code_blocks(PAGE)]
-    lines = [content.strip() for language, content in blocks if language == "sh"]
+    lines = [content.strip() for language, content in blocks if content.startswith("tidemark ") and language]
     (shown,) = (content for language, content in blocks if not language)
     with served(controller.app) as url:
         environment = {"TIDEMARK_URL": url, "TIDEMARK_TOKEN": "", "COLUMNS": "200"}
