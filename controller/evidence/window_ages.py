@@ -107,6 +107,11 @@ def windows_of(session: Session, newest: ReportRow, gap_us: int | None) -> Store
     return StoredWindows(newest, arrivals, tallies, _partitions(session, stream_id))
 
 
+def first_known_us(session: Session, stream_id: int) -> int | None:
+    """Return the end of the first window of which the ledger says something; None without any."""
+    return session.scalar(select(func.min(LedgerKeyRow.key_us)).where(LedgerKeyRow.stream_id == stream_id))
+
+
 def tally_of(session: Session, stream_id: int, from_us: int, until_us: int) -> Tally:
     """Return what the ledger says of all windows that end in (``from_us``, ``until_us``]."""
     sums = (func.sum(column) for column in (LedgerKeyRow.rows, LedgerKeyRow.late_min, LedgerKeyRow.late_max))

@@ -54,7 +54,8 @@ def estimate(
     """
     place = arrivals.place_of(end_us)
     if place is None:
-        return NotKnown("no row of the window is known")
+        begun = arrivals.base_us > end_us - arrivals.span_us
+        return NotKnown("it is before the first row that is known" if begun else "it has not begun")
     plain = history_of(arrivals, place, np.zeros(LAGS + 1))
     if plain is None:
         return NotKnown(f"fewer than {MIN_WINDOWS} windows are complete")
@@ -89,9 +90,7 @@ def _estimate(
     bounds = bounds_of(history, forecast)
     windows, within, holds = bounds.holds(history.final)
     if not holds:
-        return NotKnown(
-            f"the interval has missed too often: it was right for {within} of {plural(windows, 'window')}"
-        )
+        return NotKnown(f"for windows as old as it the interval was right for {within} of {windows} only")
     rows, lacked, whole = int(arrivals.so_far[place, -1]), _lacked(silent), arrivals.whole
     believed = 1 - rows / history.so_far[-1] if history.so_far[-1] else 0.0
     most = max(float(np.ceil(bounds.most[-1] + arrivals.unsure)), rows)

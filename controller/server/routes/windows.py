@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tidemark.controller.base.clock import utc_text
 from tidemark.controller.base.errors import InvalidParameterError
-from tidemark.controller.evidence.window_ages import StoredWindows, first_end_us, tally_of
+from tidemark.controller.evidence.window_ages import StoredWindows, first_end_us, first_known_us, tally_of
 from tidemark.controller.reports.store import newest_report_id
 from tidemark.controller.server.http.authorize import TheCaller
 from tidemark.controller.server.http.cursors import ThePaging, decode_number_cursor
@@ -168,6 +168,11 @@ def _window(
         if span_us % arrivals.step_us or (span_us and arrivals.span_us != arrivals.step_us):
             reason = f"windows of {operator} do not fill {format_duration(span_us)}"
             raise InvalidParameterError.at("span_us", reason)
+        first_us = first_known_us(session, stored.newest.stream_id)
+        if span_us and first_us is not None and first_us > end_us - span_us + arrivals.step_us:
+            # What came before would be missing in the sum, without a word.
+            reason = f"of its time only what is after {utc_text(first_us - arrivals.step_us)} is known"
+            return newest_id, window_of(stored, end_us, asked_ppm, unknown=reason)
         tally = tally_of(session, stored.newest.stream_id, end_us - span_us, end_us)
         return newest_id, window_of(stored, end_us, asked_ppm, span_us, tally)
 

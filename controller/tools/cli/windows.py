@@ -15,6 +15,7 @@ from tidemark.controller.tools.client.window_text import (
     share_come,
     silent_partitions,
 )
+from tidemark.models.base.duration import format_duration
 from tidemark.models.base.target import parse_target
 
 if TYPE_CHECKING:
@@ -42,10 +43,13 @@ def wait(
     """Wait until a share of the rows of a window, or of the windows of a span, has come and counts."""
     end_us = read_option(parse_end, window, "--window")
     seconds = duration_of(timeout, "--timeout") / 1_000_000
-    asked = {"share_ppm": _share_ppm(share), "span_us": duration_of(span, "--span") if span else 0}
-    found = tidemark.wait_for_window(job, stream, end_us, timeout_seconds=seconds, **asked)
+    span_us = duration_of(span, "--span") if span else 0
+    found = tidemark.wait_for_window(
+        job, stream, end_us, timeout_seconds=seconds, share_ppm=_share_ppm(share), span_us=span_us
+    )
     code = {"Reached": 0, "Unreachable": UNREACHABLE}.get(found.outcome, NOT_IN_TIME)
-    text = f"{'not in time: ' if code == NOT_IN_TIME else ''}{sentence(found)}"
+    name = f"span of {format_duration(span_us)}" if span_us else "window"
+    text = f"{'not in time: ' if code == NOT_IN_TIME else ''}{sentence(found, name)}"
     return CommandAnswer(found, lambda: say(text), code=code)
 
 

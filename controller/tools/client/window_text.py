@@ -53,21 +53,19 @@ def silent_partitions(window: Window) -> str:
     return f"silent: {', '.join(silent)}"
 
 
-def sentence(window: Window) -> str:
+def sentence(window: Window, span: str = "window") -> str:
     """Return whether the share asked for has come and counts, and what is missing."""
-    asked, end = format_share(window.asked_ppm), utc_text(window.end_us)
+    asked, name = format_share(window.asked_ppm), f"the {span} that ends {utc_text(window.end_us)}"
     share = "-" if window.counted_min_ppm is None else format_share(window.counted_min_ppm)
     counted = f"of {window.rows:,} rows that have come the result has {share}"
     match window.outcome:
         case "Reached":
-            return (
-                f"the window that ends {end} is complete to {asked}: {share_come(window)} has come; {counted}"
-            )
+            return f"{name} is complete to {asked}: {share_come(window)} has come; {counted}"
         case "Unreachable":
-            return f"the window that ends {end} cannot reach {asked} any more: it is closed, and {counted}"
+            return f"{name} cannot reach {asked} any more: it is closed, and {counted}"
         case "NotKnown":
-            return f"how complete the window that ends {end} is, is not known: {window.unknown}"
+            return f"it is not known how complete {name} is: {window.unknown}"
         case "NotYet":
-            come = f"of the window that ends {end}, {share_come(window)} has come, {asked} is asked for"
+            come = f"of {name}, {share_come(window)} has come, {asked} is asked for"
             expected = f"{rows_expected(window)} rows are expected"
             return "; ".join(filter(None, (come, expected, counted, silent_partitions(window))))

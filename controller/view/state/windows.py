@@ -40,24 +40,30 @@ def state_of(newest: ReportRow, end_us: int) -> WindowState:
 
 
 def window_of(
-    stored: StoredWindows | None, end_us: int, asked_ppm: int, span_us: int = 0, tally: Tally | None = None
+    stored: StoredWindows | None,
+    end_us: int,
+    asked_ppm: int,
+    span_us: int = 0,
+    tally: Tally | None = None,
+    *,
+    unknown: str | None = None,
 ) -> Window:
     """Return the window that ends at a time, in microseconds; of a stream without reports where ``stored`` is None.
 
-    Or as one window those of a span, with the sum of what the ledger says of them.
+    Or as one window those of a span, with the sum of what the ledger says of them, or why that is not known.
     """
     found: WindowEstimate | NotKnown = NotKnown("no report of the stream has come yet")
     state: WindowState = "Open"
     tally = tally or Tally()
     if stored is not None:
         newest, arrivals = stored.newest, stored.arrivals
-        if span_us > arrivals.step_us:
+        if span_us > arrivals.step_us and unknown is None:
             arrivals = range_of(arrivals, end_us, span_us // arrivals.step_us, tally.rows)
-        else:
+        elif unknown is None:
             tally = stored.ledger.get(end_us, tally)
         state = state_of(newest, end_us)
-        found = NotKnown("rows of the newest batch could not be counted by window")
-        if not newest.unjudged_rows:
+        found = NotKnown(unknown or "rows of the newest batch could not be counted by window")
+        if not newest.unjudged_rows and unknown is None:
             found = estimate(arrivals, end_us, stored.partitions, seen_us=newest.seen_us, share_ppm=asked_ppm)
     least_ppm, most_ppm = (
         share_ppm(tally.rows - late, tally.rows) for late in (tally.late_max, tally.late_min)

@@ -161,6 +161,20 @@ def test_the_windows_of_a_span_are_shown_as_one(controller: Controller) -> None:
     assert longer["rows"] - found["rows"] == longer["estimate"]["expected"] - found["estimate"]["expected"]
 
 
+def test_a_span_of_which_only_a_part_was_reported_is_not_known(controller: Controller) -> None:
+    controller.report_all(steady(420, bound_ms=20_000))
+    end_us = START_US + 410 * SECOND
+    found = show(controller, end_us, share_ppm=10_000, span_us=3_600 * SECOND)
+    assert (found["outcome"], found["rows"], found["estimate"]) == ("NotKnown", 0, None)
+    assert found["unknown"].startswith("of its time only what is after 2025-12-31 23:59")
+
+
+def test_of_a_window_that_is_not_known_it_is_said_whether_it_has_begun(controller: Controller) -> None:
+    controller.report_all(steady(60))
+    assert show(controller, START_US - 3_600 * SECOND)["unknown"] == "it is before the first row that is known"
+    assert show(controller, START_US + 3_600 * SECOND)["unknown"] == "it has not begun"
+
+
 def test_windows_that_do_not_fill_a_span_are_refused(controller: Controller) -> None:
     controller.report_all(steady(60))
     answer = controller.get(f"/windows/{START_US + 30 * SECOND}", params={"span_us": WINDOW + 1})

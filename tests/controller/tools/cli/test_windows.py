@@ -80,7 +80,7 @@ def test_a_wait_ends_with_3_when_nothing_is_known_in_time(controller: Controller
     controller.report_all(query_reports(exponential_batches(30, 100)))
     found = wait(controller, 10)
     assert found.exit_code == 3
-    assert "not known: fewer than 20 windows" in found.stdout
+    assert "is: fewer than 20 windows" in found.stdout
 
 
 def test_a_wait_ends_with_4_when_the_share_cannot_be_reached_any_more(controller: Controller) -> None:
