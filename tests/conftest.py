@@ -45,6 +45,7 @@ WITH_SESSION = frozenset(
 OWN_SPARK = frozenset(
     f"tests/spark_jobs/{name}.py"
     for name in (
+        "attach/test_cluster",
         "attach/test_front_ends",
         "attach/test_watched_jobs",
         "connect/test_connect",

@@ -1,9 +1,9 @@
 """A standalone Spark cluster on this machine: a master, workers and executors, each in a process of its own.
 
-PYTHONPATH=tests .venv/bin/python -m support.spark_cluster [--front NAME ...] [--mode NAME ...] [--fault NAME ...]
+PYTHONPATH=tests .venv/bin/python -m support.spark_cluster [--mode NAME ...] [--fault NAME ...]
 
-prints what became of the rows of a query in which a fault comes about, by front end, mode and fault. State is in
-RocksDB with a changelog; checkpoints, input and output are in a folder that all can reach.
+prints what became of the rows of a query in which a fault comes about, by mode and fault. The job is in Java. State is
+in RocksDB with a changelog; checkpoints, input and output are in a folder that all can reach.
 """
 
 from __future__ import annotations
@@ -13,35 +13,27 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tidemark.spark_jobs.attach import pyspark_run
-
-from support.connect_server import running_connect_server
 from support.front_ends import MODES, Cell
 from support.jar_build import build_jar
 from support.patience import until
 from support.plain_jobs import (
     SPARK_HOME,
-    SUPPORT,
-    Job,
     confs_of,
     java_job,
-    python_job,
-    running,
     submitted,
     write_rows,
 )
 from support.report_server import ReportServer
 
-__all__ = ["FAULTS", "FRONT_ENDS", "verdicts"]
+__all__ = ["FAULTS", "verdicts"]
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CONFS = {
@@ -254,72 +246,25 @@ _DYNAMIC = {
 # -- jobs -----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _by_submit(
-    folder: Path,
-    confs: Mapping[str, str],
-    master: str,
-    jar: Path,
-    *,
-    jars: bool,
-    program: Callable[[Path], list[str]],
-) -> Iterator[Job]:
-    options = ["--jars", str(jar)] if jars else []
-    with submitted(folder, confs, *options, *program(folder), master=master) as job:
-        yield job
-
-
-@contextmanager
-def _in_shell(folder: Path, confs: Mapping[str, str], master: str, jar: Path) -> Iterator[Job]:
-    command = [str(SPARK_HOME / "bin" / "spark-shell"), "--master", master, "--jars", str(jar)]
-    for key, value in {**confs, "spark.ui.enabled": "false"}.items():
-        command += ["--conf", f"{key}={value}"]
-    with running(
-        folder, [*command, "-I", str(SUPPORT / "plain_job.scala")], {"SPARK_LOCAL_IP": "127.0.0.1"}
-    ) as job:
-        yield job
-
-
-@contextmanager
-def _over_connect(folder: Path, confs: Mapping[str, str], master: str, jar: Path) -> Iterator[Job]:
-    with running_connect_server(folder, confs, jar, master=master) as url:
-        command = [sys.executable, str(SUPPORT / "plain_job.py")]
-        with running(folder / "client", command, {"SPARK_REMOTE": url}) as job:
-            yield job
-
-
-FRONT_ENDS: dict[str, Callable[..., AbstractContextManager[Job]]] = {
-    "PySpark, with the line": partial(
-        _by_submit, jars=False, program=lambda _: python_job("--with-the-line")
-    ),
-    "PySpark": partial(_by_submit, jars=True, program=lambda _: python_job()),
-    "`tidemark run`": partial(
-        _by_submit, jars=False, program=lambda _: [str(pyspark_run.__file__), *python_job()]
-    ),
-    "Java": partial(_by_submit, jars=True, program=java_job),
-    "Scala in spark-shell": _in_shell,
-    "Connect client": _over_connect,
-}
-
-
-def verdicts(folder: Path, jar: Path, front: str, mode: str, faults: list[str]) -> Iterator[tuple[str, str]]:
+def verdicts(folder: Path, jar: Path, mode: str, faults: list[str]) -> Iterator[tuple[str, str]]:
     """Yield each fault with what became of the rows: late by the ledger and missing in the sink, or what is wrong."""
     for number, fault in enumerate(faults):
         place = folder / str(number)
         place.mkdir()
         try:
-            yield fault, _verdict(place, jar, front, mode, fault)
+            yield fault, _verdict(place, jar, mode, fault)
         except AssertionError as error:
             yield fault, str(error)[:2_000]
 
 
-def _verdict(folder: Path, jar: Path, front: str, mode: str, fault: str) -> str:
+def _verdict(folder: Path, jar: Path, mode: str, fault: str) -> str:
     with ReportServer() as controller, running_cluster(folder / "cluster") as cluster:
         cell = Cell(controller, folder, "tumbling", mode)
         confs = {**confs_of(controller), **CONFS, **cell.confs}
         if FAULTS[fault] is _executors_come_and_go:
             confs |= _DYNAMIC
-        with FRONT_ENDS[front](folder / "job", confs, cluster.url, jar) as job:
+        program = ("--jars", str(jar), *java_job(folder))
+        with submitted(folder / "job", confs, *program, master=cluster.url) as job:
             rows = write_rows(folder / "rows", 0, 1)
             job.do("start", cell.name, cell.kind, rows, cell.out, cell.checkpoint)
             job.do("process")
@@ -335,19 +280,16 @@ def _verdict(folder: Path, jar: Path, front: str, mode: str, fault: str) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--front", nargs="*", default=[*FRONT_ENDS])
     parser.add_argument("--mode", nargs="*", default=list(MODES))
     parser.add_argument("--fault", nargs="*", default=[*FAULTS])
     asked = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="tidemark-cluster-"))
     jar = build_jar(place)
-    for front in asked.front:
-        for mode in asked.mode:
-            folder = place / f"{len(list(place.iterdir()))}"
-            folder.mkdir()
-            began = time.monotonic()
-            for fault, said in verdicts(folder, jar, front, mode, asked.fault):
-                print(f"{front}, {mode}, {fault}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
+    for mode in asked.mode:
+        folder = place / mode
+        folder.mkdir()
+        for fault, said in verdicts(folder, jar, mode, asked.fault):
+            print(f"{mode}, {fault}: {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak]
 def test_whatever_happens_in_the_cluster_the_ledger_equals_the_sink(
     fault: str, tmp_path: Path, survived: Survived
 ) -> None:
-    ((_, verdict),) = verdicts(tmp_path, built_jar(tmp_path), "Java", "Off", [fault])
+    ((_, verdict),) = verdicts(tmp_path, built_jar(tmp_path), "Off", [fault])
     same = re.fullmatch(r"(\d+) . (\d+)", verdict)
     late, missing = (int(same[1]), int(same[2])) if same else (0, clicks())
     survived(
