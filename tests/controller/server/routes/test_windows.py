@@ -171,7 +171,9 @@ def test_a_span_of_which_only_a_part_was_reported_is_not_known(controller: Contr
 
 def test_of_a_window_that_is_not_known_it_is_said_whether_it_has_begun(controller: Controller) -> None:
     controller.report_all(steady(60))
-    assert show(controller, START_US - 3_600 * SECOND)["unknown"] == "it is before the first row that is known"
+    assert (
+        show(controller, START_US - 3_600 * SECOND)["unknown"] == "it is before the first row that is known"
+    )
     assert show(controller, START_US + 3_600 * SECOND)["unknown"] == "it has not begun"
 
 
