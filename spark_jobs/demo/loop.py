@@ -290,7 +290,6 @@ class TraceReplays:
         latency = np.maximum(done.emit_wall_us - keys, 0)[timed]
         return Outcome(
             bounds_ms=bounds_ms,
-            windows=int(chosen.sum()),
             rows=int(done.rows_by_key[chosen].sum()),
             lost=int(done.late_by_key[chosen].sum()),
             lost_later=int(done.late_by_key[chosen & (keys > restarted_us)].sum()),

@@ -170,10 +170,8 @@ class Outcome:
 
     bounds_ms: tuple[int, ...]
     """The bounds, one after the other, in milliseconds; none where one moved."""
-    windows: int
-    """Windows that closed."""
     rows: int
-    """Rows of the trace that belong to those windows."""
+    """Rows of the trace that belong to windows that closed."""
     lost: int
     """Rows of those that were not counted."""
     lost_later: int
@@ -222,7 +220,6 @@ def outcome_of(
     ]
     return Outcome(
         bounds_ms=bounds_ms,
-        windows=len(closed),
         rows=int(truth.sum()),
         lost=int(lost.sum()),
         lost_later=int(lost[closed > restarted].sum()),

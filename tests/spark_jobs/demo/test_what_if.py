@@ -60,9 +60,9 @@ def test_live_waits_while_a_partition_is_slow_and_not_afterwards(what_if: TraceR
 
 def test_only_the_windows_that_are_asked_for_count(what_if: TraceReplays) -> None:
     found = what_if.outcome("fixed:2s", (START_US, START_US, START_US + 20 * SECOND))
-    assert found.windows == 2
+    assert 7_500 < found.rows < 8_500, "two windows of 400 rows a second"
     nothing = what_if.outcome("fixed:2s", (START_US, START_US, START_US))
-    assert (nothing.windows, nothing.rows, nothing.completeness, nothing.latency_us) == (0, 0, None, None)
+    assert (nothing.rows, nothing.completeness, nothing.latency_us) == (0, None, None)
 
 
 def test_what_is_lost_after_the_restart_is_part_of_what_is_lost(what_if: TraceReplays) -> None:
