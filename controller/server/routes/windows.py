@@ -163,13 +163,13 @@ def _window(
         operator, arrivals = stored.newest.operator, stored.arrivals
         next_us = first_end_us(operator, end_us - 1)
         if next_us != end_us:
-            reason = f"no window of {operator} ends then; the next one ends {utc_text(next_us)}, {next_us}"
+            reason = f"no {operator} ends then; the next one ends {utc_text(next_us)}, {next_us}"
             raise InvalidParameterError.at("end_us", reason)
         if span_us % arrivals.step_us or (span_us and arrivals.span_us != arrivals.step_us):
-            reason = f"windows of {operator} do not fill {format_duration(span_us)}"
+            reason = f"no whole number of windows fills {format_duration(span_us)}: each is a {operator}"
             raise InvalidParameterError.at("span_us", reason)
-        first_us = first_known_us(session, stored.newest.stream_id)
-        if span_us and first_us is not None and first_us > end_us - span_us + arrivals.step_us:
+        first_us = first_known_us(session, stored.newest.stream_id) if span_us else None
+        if first_us is not None and first_us > end_us - span_us + arrivals.step_us:
             # What came before would be missing in the sum, without a word.
             reason = f"of its time only what is after {utc_text(first_us - arrivals.step_us)} is known"
             return newest_id, window_of(stored, end_us, asked_ppm, unknown=reason)

@@ -89,7 +89,7 @@ class LineageEmitter:
         with self._database.read() as session:
             stream_ids = session.scalars(select(StreamRow.id).where(KNOWN)).all()
         mine = [stream_id for stream_id in stream_ids if self._leases.lease_of(stream_id) is not None]
-        self._said = {stream_id: said for stream_id, said in self._said.items() if stream_id in mine}
+        self._said = {stream_id: self._said[stream_id] for stream_id in mine if stream_id in self._said}
         for stream_id in mine:
             if self._thread.stopping.is_set():
                 return

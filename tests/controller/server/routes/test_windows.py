@@ -181,7 +181,7 @@ def test_windows_that_do_not_fill_a_span_are_refused(controller: Controller) -> 
     controller.report_all(steady(60))
     answer = controller.get(f"/windows/{START_US + 30 * SECOND}", params={"span_us": WINDOW + 1})
     assert answer.status_code == 422
-    assert "do not fill" in answer.text
+    assert "no whole number of windows fills" in answer.text
 
 
 @pytest.mark.slow
