@@ -147,8 +147,7 @@ ROLL_OUT = """
 rollouts -> rollouts:rollouts watched
   List rollouts, the newest first; for a stream also what is recommended, and why.
 
-  A rollout begins with its recommendation. Those that are open are listed, those in some states, or all. For one
-  stream it shows what decides, and the expected effect.
+  A rollout is the way of one recommended bound to its job. Without an option those that are open are listed.
   + SOME_JOB SOME_STREAM
   - --state *: Only rollouts in this state; may be repeated. Default: those that are open.
   - --all every flag: Include rollouts that have ended.
