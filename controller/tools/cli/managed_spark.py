@@ -16,7 +16,7 @@ PAGE = "docs/how-to/managed-spark.md"
 _FABRIC = "/home/trusted-service-user/.trident-context"
 _FILES = (_FABRIC,)
 _NONE_NAMED = "nothing that its documents name"
-_NO_JVM = "the driver's JVM, so no Live, no late rows, no jar and no tidemark run"
+_NO_JVM = "the driver's JVM, so no Live, no late=, no jar and no tidemark run"
 
 
 class ManagedSpark(NamedTuple):
@@ -80,6 +80,7 @@ def row_of(facts: Mapping[str, str]) -> Iterator[Check]:
     for row in ROWS:
         if all(any(line.startswith(sign) for line in lines) for sign in row.signs):
             names = ", ".join(sign.partition("=")[0] for sign in row.signs)
-            text = f"this is {row.name} (by {names}), which was never run. Closed: {row.closed}. Left: {row.left}"
-            yield Check(f"{text.replace('`', '')}. See {PAGE}")
+            where = f"this is {row.name} (by {names}), where Tidemark was never run"
+            left = row.left.replace("`", "")
+            yield Check(f"{where}. Closed: {row.closed}. Left: {left}. See {PAGE}")
             return

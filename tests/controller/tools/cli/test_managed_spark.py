@@ -56,8 +56,8 @@ def test_a_managed_spark_is_named_by_what_it_sets(facts: dict[str, str], row: st
 
 def test_what_is_closed_and_what_is_left_is_said_with_the_page() -> None:
     assert said(DATABRICKS_RUNTIME_VERSION="17.3", SPARK_CONNECT_MODE_ENABLED="1") == (
-        "this is Databricks, standard access mode (by DATABRICKS_RUNTIME_VERSION, SPARK_CONNECT_MODE_ENABLED), which "
-        "was never run. Closed: the driver's JVM, so no Live, no late rows, no jar and no tidemark run. "
+        "this is Databricks, standard access mode (by DATABRICKS_RUNTIME_VERSION, SPARK_CONNECT_MODE_ENABLED), where "
+        "Tidemark was never run. Closed: the driver's JVM, so no Live, no late=, no jar and no tidemark run. "
         "Left: line; Off, OnRestart. See docs/how-to/managed-spark.md"
     )
 
