@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = {
     "Start": "tutorial concepts",
     "How to": """how-to/jobs how-to/tidemark-run how-to/watch-any-job how-to/late-rows how-to/revise how-to/joins
-        how-to/inspect how-to/windows how-to/rest how-to/deployment how-to/access how-to/capacity how-to/operations
-        how-to/alerts how-to/backtest how-to/lookback""",
+        how-to/inspect how-to/windows how-to/rest how-to/deployment how-to/managed-spark how-to/access how-to/capacity
+        how-to/operations how-to/alerts how-to/backtest how-to/lookback""",
     "Explanation": """explanation/decisions explanation/rollouts explanation/late-rows explanation/live
         explanation/live-policy explanation/proof explanation/limits""",
     "Reference": (

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from tidemark.models.base.duration import format_duration, parse_duration
 from tidemark.models.base.operators import TimeWindow
-from tidemark.models.base.target import parse_target
+from tidemark.models.base.target import format_share, parse_target
 from tidemark.models.base.text import format_number, plural
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.generator import Fleet, generate
@@ -126,14 +126,16 @@ def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
     plan, bounds = _prepare(chosen, folder)
     operator = TimeWindow(bounds.window_us, bounds.window_us)
     console.print(
-        f"{plural(plan.rows, 'row')}, {plural(len(np.unique(plan.arrivals.partition)), 'partition')}, windows of "
-        f"{format_duration(bounds.window_us)}, target {chosen.target}, guessed bound {format_duration(bounds.guess_us)}"
+        f"{plural(plan.rows, 'row')} of {plural(len(np.unique(plan.arrivals.partition)), 'partition')} in windows of "
+        f"{format_duration(bounds.window_us)}: {format_share(parse_target(chosen.target))} are to be counted; "
+        f"the guessed bound, the delay in withWatermark, is {format_duration(bounds.guess_us)}"
     )
     if chosen.trace:
         console.print(
             f"coarsened to {plural(plan.batches, 'batch', 'batches')} (at most {chosen.slots}): each holds up to "
             f"{format_duration(plan.slot_us)} of arrivals, so latencies are no finer than that"
         )
+    _show_warnings_alone()
     with ExitStack() as stack:
         feed: Feed = (
             _through_kafka(plan, stack, console) if chosen.kafka else FileFeed(plan, folder / "slots")
@@ -146,7 +148,7 @@ def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
         )
         controller.put("policy", _POLICY)
         console.print(f"watch it here: {controller.url}/#/streams/{JOB}/{STREAM}", highlight=False)
-        console.print("starting Spark ...")
+        console.print("starting Spark; the whole takes a minute or two ...")
         spark = _session(folder, kafka=chosen.kafka)
         stack.callback(_stop, spark)
         loop = Loop(
@@ -171,6 +173,16 @@ def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
             _go_on(loop, feed, folder, fleet=chosen.trace is None)
     _next_steps(console, kept=chosen.keep)
     return 0
+
+
+def _show_warnings_alone() -> None:
+    """Leave out what else the job logs: commands for a controller that ends with the demo."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("tidemark: %(message)s"))
+    log = logging.getLogger("tidemark.spark")
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
 
 
 def _stop(spark: SparkSession) -> None:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.spark
 
 
-def test_of_a_hundred_late_rows_sparks_own_metric_counts_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_a_hundred_late_rows_sparks_own_metric_counts_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
-    folder = tmp_path / "clicks"
-    folder.mkdir()
-    names: dict[str, Any] = {"spark": spark, "F": F, "folder": str(folder)}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names: dict[str, Any] = {"spark": spark}
     exec(program, names)
     query = names["query"]
     query.stop()

@@ -28,7 +28,7 @@ PANELS: dict[str, tuple[Row, ...]] = {
 
 
 GROUPS = {
-    "slo": "Set, show, delete and list SLOs.",
+    "slo": "Set, show, delete and list SLOs: which share of a stream's rows must count.",
     "policy": "Set, show and delete what the controller may do to a stream.",
     "join": "Set, list, show and delete the SLO on the joined output of several streams.",
     "token": "Create, list, rotate and revoke tokens.",

@@ -23,8 +23,8 @@ savings -> savings:savings watched
 doctor -> doctor:doctor answer
   Check a job, all jobs or a conf: what is fine, what is missing, and what to do next.
 
-  Without a job it says of each one whether it is watched. The exit code is 1 when something is missing, and 0 when
-  there are only warnings.
+  Without a job it says of each one whether it is watched. On a machine of Databricks, EMR and the like it says what is
+  closed there. The exit code is 1 when something is missing, and 0 when there are only warnings.
   + SOME_JOB SOME_STREAM
   - --conf path: Check a spark-defaults.conf instead: whether jobs that run on this machine with it are watched.
   - --strict flag: Exit with 1 on warnings too.
@@ -147,8 +147,7 @@ ROLL_OUT = """
 rollouts -> rollouts:rollouts watched
   List rollouts, the newest first; for a stream also what is recommended, and why.
 
-  A rollout begins with its recommendation. Those that are open are listed, those in some states, or all. For one
-  stream it shows what decides, and the expected effect.
+  A rollout is the way of one recommended bound to its job. Without an option those that are open are listed.
   + SOME_JOB SOME_STREAM
   - --state *: Only rollouts in this state; may be repeated. Default: those that are open.
   - --all every flag: Include rollouts that have ended.

@@ -105,8 +105,8 @@ lint -> spark_programs:lint itself extra=spark
 run -> spark_programs:run plain whole extra=spark
   Run a PySpark program that does not call Tidemark, with the watermarks of its queries watched.
 
-  Where the controller is, and what else is to be done, Spark's conf says: spark.tidemark.controller.url,
-  spark.tidemark.job and so on. Queries are never rejected, and if Tidemark fails they run as they are.
+  Spark's conf says where the controller is, spark.tidemark.controller.url, and what the job is called,
+  spark.tidemark.job. No query is rejected, and if Tidemark fails they run as they are.
   - job <JOB.py> ?: A PySpark program, as it is.
   - arguments <ARGUMENT> * ?: The program's own arguments.
   + CONF
@@ -123,13 +123,13 @@ inspect -> spark_programs:inspect itself extra=spark
   + CONF
 
 demo -> spark_programs:demo plain extra=demo
-  Run the whole loop on a real Spark stream: guessed bound, recommendation, restart.
-  - --keep flag: Go on until Ctrl-C: the fleet's job in real time, and the controller.
+  Run a real Spark job with a guessed bound, restart it with the one that is recommended, and compare.
+  - --keep flag: Go on until Ctrl-C, with rows of now and a page to watch.
   - --kafka flag: Send the rows through a Kafka broker, which is started too.
-  - --trace path: Use this trace instead of the generated fleet.
-  - --window: Length of the windows. Default: 10s for the fleet, by the trace's span else.
-  - --guess: The bound that somebody guessed. Default: 2s for the fleet, the window's length else.
-  - --safe: The bound that somebody thinks is safe. Default: 60s for the fleet, ten times the guess else.
-  - --slots 1.. = 120: Maximum number of batches to coarsen a trace to.
+  - --trace path: A trace of your own rows, which `tidemark trace` makes. Default: made-up rows.
+  - --window: Length of the windows. Default: 10s; with --trace by the time that it spans.
+  - --guess: The bound that somebody guessed. Default: 2s; with --trace the window's length.
+  - --safe: The bound that somebody thinks is safe. Default: 60s; with --trace ten times the guess.
+  - --slots 1.. = 120: With --trace: maximum number of batches.
   - --target = 0.995: Completeness to reach, such as 0.995.
 """

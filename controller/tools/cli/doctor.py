@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.controller.tools.cli.checkup import Check, Place, checkup
+from tidemark.controller.tools.cli.managed_spark import managed_here
 from tidemark.controller.tools.cli.run import CommandAnswer, check_job, connect, streams_by_name
 from tidemark.controller.tools.cli.shape import fail_usage
 from tidemark.controller.tools.cli.show import moment, say
@@ -20,7 +21,7 @@ from tidemark.controller.tools.client.errors import (
 from tidemark.models.base.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tidemark.controller.server.schemas.fleet import FleetStream
     from tidemark.controller.tools.client.client import Client
@@ -39,7 +40,9 @@ def doctor(
     token_file: Path | None,
 ) -> CommandAnswer:
     """Check a job, all jobs or a conf: what is fine, what is missing, and what to do next."""
-    findings = _of_conf(conf) if conf is not None else _of_controller(url, token_file, job, stream)
+    here = {} if conf is None else _defaults(conf)
+    findings = _of_controller(url, token_file, job, stream) if conf is None else _of_conf(here)
+    findings[:0] = [(findings[0][0], check) for check in managed_here(here)]
     fields = ("job", "stream", "fine", "level", "text", "next")
     rows = [(where.job, where.stream, one.fine, one.level, one.text, one.step) for where, one in findings]
     failing = {"missing", "warning"} if strict else {"missing"}
@@ -62,10 +65,16 @@ class _Where(NamedTuple):
 _Findings = list[tuple[_Where, Check]]
 
 
-def _of_conf(file: Path) -> _Findings:
-    from tidemark.controller.tools.cli.fleet_conf import check_conf, read_defaults  # noqa: PLC0415 - when it is asked for
+def _defaults(file: Path) -> dict[str, str]:
+    from tidemark.controller.tools.cli.fleet_conf import read_defaults  # noqa: PLC0415 - when it is asked for
 
-    return [(_Where(), check) for check in check_conf(read_defaults(file))]
+    return read_defaults(file)
+
+
+def _of_conf(conf: Mapping[str, str]) -> _Findings:
+    from tidemark.controller.tools.cli.fleet_conf import check_conf  # noqa: PLC0415 - as above
+
+    return [(_Where(), check) for check in check_conf(conf)]
 
 
 def _of_controller(url: str, token_file: Path | None, job: str | None, stream: str | None) -> _Findings:

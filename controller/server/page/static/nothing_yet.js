@@ -12,18 +12,18 @@ export function nothingYet() {
         "section",
         { class: "card start", "aria-label": "Start", hidden: true },
         el("h2", { text: "No stream is known yet" }),
-        el("p", { text: "A stream appears with its first report, or when its SLO is set." }),
+        el("p", { text: "A stream is one input of one job. It appears when the job reports for the first time." }),
         el(
             "ol",
             {},
-            step("Put this line in the place of withWatermark in a job:", SNIPPET),
+            step("In a job, put this in the place of .withWatermark(...):", SNIPPET),
             step(
                 "Tell the job where this controller is:",
                 `spark-submit --conf spark.tidemark.job=shop \\\n    --conf spark.tidemark.controller.url=${new URL(".", document.baseURI).href} job.py`,
             ),
             step("See what is still missing:", "tidemark doctor shop"),
         ),
-        el("p", {}, "Or look at a real Spark job first: ", el("code", { text: "make demo" }), "."),
+        el("p", {}, "Or look at a real Spark job first: ", el("code", { text: "tidemark demo --keep" }), "."),
     );
 }
 

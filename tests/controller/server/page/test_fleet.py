@@ -421,7 +421,7 @@ def test_an_empty_fleet_says_what_to_do(browser: Browser, controller: Controller
             "adaptive_watermark(",
             f"spark.tidemark.controller.url={url}/",
             "tidemark doctor",
-            "make demo",
+            "tidemark demo",
         ):
             expect(start).to_contain_text(command)
         expect(watched.page.locator("table.fleet")).to_be_hidden()
