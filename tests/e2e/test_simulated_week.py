@@ -14,9 +14,10 @@ from sqlalchemy import select
 from tidemark.controller.base.db.database import Database
 from tidemark.controller.base.db.tables import LedgerKeyRow, StreamRow
 
+from support.failover import ReplicatedPostgres, replicated_postgres
 from support.faults import Compared
-from support.postgres import Postgres, postgres_or_skip, restartable_postgres
-from support.simulated_week import SimulatedWeek
+from support.postgres import postgres_or_skip
+from support.simulated_week import REPLICAS, SimulatedWeek
 from support.week_job import WeekJob
 from support.week_streams import DAY_S, LASTING, fleet
 from support.week_truth import PPM, Truth, admitted_by
@@ -28,9 +29,9 @@ TICKS_A_DAY = 2
 
 
 @pytest.fixture
-def server() -> Iterator[Postgres]:
-    """A PostgreSQL of the test's own."""
-    with restartable_postgres(postgres_or_skip()) as running:
+def server() -> Iterator[ReplicatedPostgres]:
+    """A PostgreSQL of the test's own, with a standby."""
+    with replicated_postgres(postgres_or_skip()) as running:
         yield running
 
 
@@ -90,7 +91,7 @@ class Verdicts:
                     "loses more rows than it may", saved[name]["savings"]["loses"], spent.missed, where
                 )
 
-    def at_the_end(self, server: Postgres) -> None:
+    def at_the_end(self, server: ReplicatedPostgres) -> None:
         """Compare the ledger, and what was published with what each run had."""
         database = Database(server.url)
         with database.read() as session:
@@ -173,7 +174,7 @@ def _verdict(budget: dict[str, Any]) -> bool | None:
 
 
 def test_of_a_week_of_200_streams_with_faults_every_row_is_counted_once_and_no_verdict_is_wrong(
-    tmp_path: Path, server: Postgres, compared: Compared
+    tmp_path: Path, server: ReplicatedPostgres, compared: Compared
 ) -> None:
     with SimulatedWeek(tmp_path, server, list(fleet(STREAMS, DAYS, SEED)), SEED) as week:
         verdicts = Verdicts(week)
@@ -188,6 +189,7 @@ def test_of_a_week_of_200_streams_with_faults_every_row_is_counted_once_and_no_v
         streams=len(week.jobs),
         kinds=len({job.made.kind for job in week.jobs}),
         days=DAYS,
+        replicas=REPLICAS,
         batches=len(batches),
         rows=rows,
         late=sum(Truth(job).late for job in week.jobs),

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from socketserver import BaseRequestHandler
 from typing import Literal
 
@@ -56,9 +57,10 @@ class BadNetwork:
 
 
 @contextmanager
-def bad_network(port: int) -> Iterator[tuple[str, BadNetwork]]:
-    """Serve an address that leads to ``port`` of loopback; it stops with the context."""
+def bad_network(*ports: int) -> Iterator[tuple[str, BadNetwork]]:
+    """Serve an address whose connections lead to ``ports`` of loopback in turn; it stops with the context."""
     network = BadNetwork()
+    turns = cycle(ports)
 
     class Handler(BaseRequestHandler):
         def handle(self) -> None:
@@ -66,7 +68,7 @@ def bad_network(port: int) -> Iterator[tuple[str, BadNetwork]]:
                 network.broken += 1
                 return
             life = network.lives
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", next(turns))) as server:
                 back = threading.Thread(
                     target=network.carry,
                     args=(server, self.request, life),

@@ -1,6 +1,6 @@
-"""A controller in a process of its own, which can be killed, on a clock that a test moves: a week passes in minutes.
+"""Replicas in processes of their own, which can be killed, on a clock that a test moves: a week passes in minutes.
 
-Run as a module it is that process: ``python -m support.clocked_controller CLOCK DATABASE_URL PORT``.
+Run as a module it is such a process: ``python -m support.clocked_controller CLOCK DATABASE_URL PORT``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ import mmap
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from itertools import cycle
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -25,7 +29,7 @@ from support.patience import PATIENCE_S, until, until_ready
 from support.postgres import free_port
 from support.tree import ROOT
 
-__all__ = ["ClockedController", "FileClock"]
+__all__ = ["ClockedReplicas", "FileClock"]
 
 _LEASE_SECONDS = 2.0
 """Real time: how long a new process waits for the streams of one that was killed."""
@@ -53,65 +57,94 @@ class FileClock:
         self._TIME.pack_into(self._content, 0, now_us)
 
 
-class ClockedController:
-    """The process; its loop ticks when it is asked to."""
+class ClockedReplicas:
+    """The replicas; their loops tick when they are asked to.
 
-    def __init__(self, folder: Path, clock: FileClock, database_url: str) -> None:
-        self.port = free_port()
-        # Each request by a connection of its own: one that is kept may have ended with a process that was killed.
-        self.http = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}",
-            timeout=PATIENCE_S,
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
-        self.log = folder / "controller.log"
-        self._arguments = [str(clock.file), database_url, str(self.port)]
-        self._process = self._start()
+    Args:
+        folder: where their logs are.
+        clock: what all of them have for a clock.
+        database_url: the store.
+        count: how many there are.
+    """
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
+    def __init__(self, folder: Path, clock: FileClock, database_url: str, *, count: int) -> None:
+        self._arguments = [str(clock.file), database_url]
+        self._logs = {free_port(): folder / f"controller{number}.log" for number in range(count)}
+        self.ports = list(self._logs)
+        """Where they listen."""
+        self._turns = cycle(self.ports)
+        self._processes = {port: self._start(port) for port in self.ports}
+
+    def _start(self, port: int) -> subprocess.Popen[bytes]:
+        with self._logs[port].open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "support.clocked_controller", *self._arguments],
+                [sys.executable, "-m", "support.clocked_controller", *self._arguments, str(port)],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
             )
-        until_ready(f"{self.http.base_url}/readyz", process, self.log)
+        until_ready(f"{_address(port)}/readyz", process, self._logs[port])
         return process
 
+    def log(self) -> str:
+        """Return the ends of what they have logged."""
+        return "\n".join(log.read_text()[-4_000:] for log in self._logs.values())
+
     def kill(self) -> None:
-        """Kill it, whatever it is doing."""
-        self._process.kill()
-        self._process.wait()
+        """Kill all of them, whatever they are doing."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
 
-    def kill_and_start(self) -> None:
-        """Kill it, and start it again at its address."""
-        self.kill()
-        self._process = self._start()
+    def kill_and_start_one(self) -> None:
+        """Kill one of them, each time another, and start it again at its address."""
+        port = next(self._turns)
+        self._processes[port].kill()
+        self._processes[port].wait()
+        self._processes[port] = self._start(port)
 
-    def ready(self) -> bool:
-        """Whether it says that it is."""
-        return self.http.get("/readyz").is_success
+    def any_ready(self) -> bool:
+        """Whether one of them says that it is ready."""
+        return any(self._ask("GET", "/readyz", port).is_success for port in self.ports)
 
     def tick(self) -> None:
-        """Let the loop tick: decisions, upkeep and snapshots of all streams."""
-        until(self._ticks_for_all, "the leases of one that was killed to end")
+        """Let every loop tick: decisions, upkeep and snapshots of all streams."""
+        until(self._ticks_for_all, "every stream to be decided by one of the replicas", seen=self.log)
 
     def _ticks_for_all(self) -> bool:
         # Of hundreds of streams it takes as long as the machine needs.
-        held: int = self.http.post("/tick", timeout=None).json()
-        return held == SHARDS
+        with ThreadPoolExecutor(len(self.ports)) as pool:
+            held = pool.map(partial(self._ask, "POST", "/tick", timeout=None), self.ports)
+            return sum(answer.json() for answer in held) == SHARDS
 
     def get(self, path: str, **query: Any) -> Any:
-        """Return what a resource says."""
-        answer = self.http.get(path, params=query)
-        assert answer.is_success, answer.text
-        return answer.json()
+        """Return what a resource says, by one of them each time."""
+        return self._answer("GET", path, params=query).json()
 
     def put(self, path: str, body: Any) -> None:
         """Set what nobody has set yet."""
-        answer = self.http.put(path, json=body)
-        assert answer.is_success, answer.text
+        self._answer("PUT", path, json=body)
+
+    def _answer(self, method: str, path: str, **request: Any) -> httpx.Response:
+        # After a failover the first who uses a connection that is gone is asked to come again.
+        def answer() -> httpx.Response | None:
+            said = self._ask(method, path, next(self._turns), **request)
+            return None if said.status_code == HTTPStatus.SERVICE_UNAVAILABLE else said
+
+        said = until(answer, f"an answer to {method} {path}", seen=self.log)
+        assert said is not None
+        assert said.is_success, said.text
+        return said
+
+    def _ask(
+        self, method: str, path: str, port: int, timeout: float | None = PATIENCE_S, **request: Any
+    ) -> httpx.Response:
+        # Each time by a connection of its own: one that is kept may have ended with a process that was killed.
+        return httpx.request(method, _address(port) + path, timeout=timeout, **request)
+
+
+def _address(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def _serve(clock_file: str, database_url: str, port: str) -> None:

@@ -1,6 +1,6 @@
 """A fleet under real faults for a simulated week: drivers, a network, a controller and its store that fail.
 
-The controller is the real one, in a process of its own on PostgreSQL, and its clock goes half an hour at a time.
+The controller is the real one, in replicas on PostgreSQL with a standby, and its clock goes half an hour at a time.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from typing import NamedTuple, Self
 from sqlalchemy import create_engine, text
 
 from support.bad_network import State, bad_network
-from support.clocked_controller import ClockedController, FileClock
+from support.clocked_controller import ClockedReplicas, FileClock
+from support.failover import ReplicatedPostgres
 from support.patience import until
-from support.postgres import Postgres
 from support.week_job import WeekJob
 from support.week_streams import START_US, STEP_S, WeekStream
 
-__all__ = ["DAY", "SimulatedWeek"]
+__all__ = ["DAY", "REPLICAS", "SimulatedWeek"]
 
 HOUR, DAY = 3_600 // STEP_S, 86_400 // STEP_S
 """Steps of an hour and of a day."""
+REPLICAS = 3
+"""Replicas of the controller."""
 
-_CONTROLLER_KILLED = (0.12, 0.25, 0.51, 0.68, 0.8, 0.97)
+_REPLICA_KILLED = (0.12, 0.25, 0.51, 0.68, 0.8, 0.97)
 _STORE_RESTARTED = (0.18, 0.54, 0.9)
+_STORE_FAILS_OVER = 0.7
 """When, as shares of the whole time."""
 _DRIVER_ENDS = 1 / (2 * DAY)
 """Chance of each driver in a step to be restarted, and of each that cannot talk to be killed:"""
@@ -68,13 +71,15 @@ class SimulatedWeek:
     """Runs the fleet; use it as a context, which ends all that it started.
 
     Args:
-        folder: where the clock and the controller's log are.
+        folder: where the clock and the replicas' logs are.
         server: the store, empty.
         streams: the fleet.
         seed: of which drivers are restarted, killed or have a wrong clock, and when.
     """
 
-    def __init__(self, folder: Path, server: Postgres, streams: Sequence[WeekStream], seed: int) -> None:
+    def __init__(
+        self, folder: Path, server: ReplicatedPostgres, streams: Sequence[WeekStream], seed: int
+    ) -> None:
         self.faults: Counter[str] = Counter()
         """How often each came."""
         self._server = server
@@ -82,9 +87,9 @@ class SimulatedWeek:
         self._ending = ExitStack()
         self._clock = FileClock(folder / "clock")
         self._clock.set(START_US)
-        self.controller = ClockedController(folder, self._clock, server.url)
+        self.controller = ClockedReplicas(folder, self._clock, server.url, count=REPLICAS)
         self._ending.callback(self.controller.kill)
-        url, self._network = self._ending.enter_context(bad_network(self.controller.port))
+        url, self._network = self._ending.enter_context(bad_network(*self.controller.ports))
         self.jobs = [WeekJob(stream, url) for stream in streams]
         for job in self.jobs:
             self._ending.callback(job.end)
@@ -102,7 +107,7 @@ class SimulatedWeek:
             on_tick: called after each tick, with how many there were.
         """
         steps = days * DAY
-        faults, killed = self._lasting(steps), {round(share * steps) for share in _CONTROLLER_KILLED}
+        faults, killed = self._lasting(steps), {round(share * steps) for share in _REPLICA_KILLED}
         restarted = {round(share * steps) for share in _STORE_RESTARTED}
         for job in self.jobs:
             self.controller.put(f"{job.path}/slo", job.made.slo)
@@ -120,11 +125,14 @@ class SimulatedWeek:
                 job.batch(now_us)
             # While reports are under way.
             if step in killed:
-                self.faults["the controller is killed, and started again"] += 1
-                self.controller.kill_and_start()
+                self.faults["a replica is killed, and started again"] += 1
+                self.controller.kill_and_start_one()
             if step in restarted:
                 self.faults["PostgreSQL is restarted at once"] += 1
                 self._server.restart()
+            if step == round(_STORE_FAILS_OVER * steps):
+                self.faults["PostgreSQL fails over to its standby"] += 1
+                self._server.fail_over()
             if all(fault.talks for fault in under_way):
                 self._talk(step, now_us)
                 if step % (DAY // ticks_a_day) == 0:
@@ -138,7 +146,7 @@ class SimulatedWeek:
 
     def _flush(self) -> None:
         for job in self.jobs:
-            assert job.flushed(), self.controller.log.read_text()[-4_000:]
+            assert job.flushed(), self.controller.log()
 
     def _talk(self, step: int, now_us: int) -> None:
         self._flush()
@@ -155,7 +163,7 @@ class SimulatedWeek:
     def _cannot_talk(self, now_us: int) -> None:
         """Wait until drivers have tried; kill a few where nothing that they tried to send has arrived."""
         if self._network.state == "good":
-            until(lambda: not self.controller.ready(), "the controller to say that it is not ready")
+            until(lambda: not self.controller.any_ready(), "every replica to say that it is not ready")
         else:
             until(self._network.has_broken, "connections to break")
         # Otherwise what is under way may still be stored, and nobody could tell.
@@ -219,7 +227,7 @@ class SimulatedWeek:
     @contextmanager
     def _store_full(self) -> Iterator[None]:
         self.faults["the disk of PostgreSQL is full"] += 1
-        engine = create_engine(self._server.url)
+        engine = create_engine(self._server.primary_url)
         with engine.begin() as connection:
             connection.execute(text(_FULL))
         yield
