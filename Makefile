@@ -126,9 +126,10 @@ smoke: $(STAMP) ## the same in brief on three versions of Spark, as CI does
 lowest: $(STAMP) ## install each extra with the lowest versions it declares, on the oldest and the newest Python; import and try it
 	@PYTHONPATH=tests $(BIN)/python -m support.lowest_versions
 
-matrix: $(STAMP) ## the same on every version that is supported, then every front end; writes docs/reference/spark.md
+matrix: $(STAMP) ## the same on every version that is supported, then every front end, also in a cluster; writes docs/reference/spark.md
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_versions
 	@PYTHONPATH=tests $(BIN)/python -m support.front_ends
+	@PYTHONPATH=tests $(BIN)/python -m support.spark_cluster
 	@$(MAKE) --silent docs
 
 operators: $(STAMP) ## what every version of Spark does at each stateful operator; writes docs/reference/operators.md

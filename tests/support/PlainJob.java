@@ -1,5 +1,9 @@
 import java.io.BufferedReader;
+import java.io.FileOutputStream;
 import java.io.FileReader;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -9,13 +13,16 @@ import org.apache.spark.sql.streaming.DataStreamWriter;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.Trigger;
 
-/** A job that knows nothing of Tidemark; it does what the file says that PLAIN_JOB_INPUT names, as plain_job.py. */
+/** A job that knows nothing of Tidemark; it does what the file says that PLAIN_JOB_INPUT names, as plain_job.py. Its
+ * answers go to stdout, or into what PLAIN_JOB_OUTPUT names. */
 public final class PlainJob {
     private static SparkSession spark;
-    private static StreamingQuery query;
+    private static final List<StreamingQuery> QUERIES = new ArrayList<>();
 
     public static void main(String[] arguments) throws Exception {
         spark = SparkSession.builder().getOrCreate();
+        String answers = System.getenv("PLAIN_JOB_OUTPUT");
+        PrintStream out = answers == null ? System.out : new PrintStream(new FileOutputStream(answers));
         BufferedReader lines = new BufferedReader(new FileReader(System.getenv("PLAIN_JOB_INPUT")));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             long began = System.nanoTime();
@@ -25,7 +32,7 @@ public final class PlainJob {
             } catch (Throwable problem) {
                 said = "failed " + String.valueOf(problem).replace('\n', ' ');
             }
-            System.out.println("> " + said + " " + (System.nanoTime() - began) / 1e9);
+            out.println("> " + said + " " + (System.nanoTime() - began) / 1e9);
         }
     }
 
@@ -48,17 +55,21 @@ public final class PlainJob {
                 spark = builder.getOrCreate();
                 break;
             case "run":
-                query = written(words).trigger(Trigger.AvailableNow()).start();
-                query.awaitTermination();
+                written(words).trigger(Trigger.AvailableNow()).start().awaitTermination();
                 break;
             case "start":
-                query = written(words).start();
+                QUERIES.add(written(words).start());
                 break;
             case "process":
-                query.processAllAvailable();
+                for (StreamingQuery query : QUERIES) {
+                    query.processAllAvailable();
+                }
                 break;
             case "stop":
-                query.stop();
+                for (StreamingQuery query : QUERIES) {
+                    query.stop();
+                }
+                QUERIES.clear();
                 break;
             default:
                 throw new IllegalArgumentException(words[0]);

@@ -26,7 +26,7 @@ _READY = re.compile(r"Spark Connect server started at: \S*?:(\d+)")
 
 @contextmanager
 def running_connect_server(
-    folder: Path, more: Mapping[str, str] | None = None, jar: Path | None = None
+    folder: Path, more: Mapping[str, str] | None = None, jar: Path | None = None, master: str = "local[2]"
 ) -> Iterator[str]:
     """Run a server with its log in ``folder``, and perhaps more conf and a jar; give its address.
 
@@ -46,7 +46,7 @@ def running_connect_server(
         **LOCAL_SPARK,
         **(more or {}),
     }
-    command = [str(Path(sysconfig.get_path("scripts")) / "spark-submit"), "--master", "local[2]"]
+    command = [str(Path(sysconfig.get_path("scripts")) / "spark-submit"), "--master", master]
     for key, value in confs.items():
         command += ["--conf", f"{key}={value}"]
     if jar is not None:

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +42,7 @@ from support.plain_jobs import (
 )
 from support.report_server import ReportServer
 
-__all__ = ["FOUND", "MODES", "verdicts"]
+__all__ = ["FOUND", "FRONT_ENDS", "MODES", "Cell", "Site", "verdicts"]
 
 FOUND = Path(__file__).with_name("front_ends.json")
 """By front end, mode and kind of query the late rows by the ledger and by the sink, or what is wrong."""
@@ -58,11 +59,14 @@ class Cell:
         folder: where it puts out.
         kind: its kind.
         mode: its mode.
+        prefix: what its name begins with.
     """
 
-    def __init__(self, controller: ReportServer, folder: Path, kind: str, mode: str) -> None:
+    def __init__(
+        self, controller: ReportServer, folder: Path, kind: str, mode: str, prefix: str = ""
+    ) -> None:
         self.controller, self.kind, self.mode = controller, kind, mode
-        self.name = f"{kind}-{mode}".lower()
+        self.name = f"{prefix}{kind}-{mode}".lower()
         self.out = folder / self.name
         self.checkpoint = folder / "checkpoints" / self.name
         if mode in _BOUND_MS:
@@ -110,38 +114,36 @@ class Cell:
         return ", ".join([f"{ledger} {same} {lost}", *wrong])
 
 
-Front = Callable[[Path, ReportServer, Path], AbstractContextManager[Job]]
-"""Runs the job of a front end, in a folder, with a controller and the jar."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a job runs: its folder, Tidemark's jar, the master of its Spark, and what its conf says."""
+
+    folder: Path
+    jar: Path
+    confs: Mapping[str, str]
+    master: str = "local[2]"
+
+
+Front = Callable[[Site], AbstractContextManager[Job]]
+"""Runs the job of a front end."""
 
 
 @contextmanager
 def _by_submit(
-    folder: Path, controller: ReportServer, jar: Path, *, jars: bool, program: Callable[[Path], list[str]]
+    site: Site, *, jars: bool, program: Callable[[Path], list[str]], by: str = "spark-submit"
 ) -> Iterator[Job]:
-    options = ["--jars", str(jar)] if jars else []
-    with submitted(folder, confs_of(controller), *options, *program(folder)) as job:
+    options = ["--jars", str(site.jar)] if jars else []
+    arguments = [*options, *program(site.folder)]
+    with submitted(site.folder, site.confs, *arguments, master=site.master, by=by) as job:
         yield job
 
 
 @contextmanager
-def _in_shell(folder: Path, controller: ReportServer, jar: Path) -> Iterator[Job]:
-    command = [str(SPARK_HOME / "bin" / "spark-shell"), "--master", "local[2]", "--jars", str(jar)]
-    for key, value in {
-        **confs_of(controller),
-        "spark.sql.shuffle.partitions": "1",
-        "spark.ui.enabled": "false",
-    }.items():
-        command += ["--conf", f"{key}={value}"]
-    command += ["-I", str(SUPPORT / "plain_job.scala")]
-    with running(folder, command, {}) as job:
-        yield job
-
-
-@contextmanager
-def _over_connect(folder: Path, controller: ReportServer, jar: Path) -> Iterator[Job]:
-    with running_connect_server(folder, confs_of(controller), jar) as url:
+def _over_connect(site: Site) -> Iterator[Job]:
+    site.folder.mkdir(exist_ok=True)
+    with running_connect_server(site.folder, site.confs, site.jar, site.master) as url:
         command = [sys.executable, str(SUPPORT / "plain_job.py")]
-        with running(folder / "client", command, {"SPARK_REMOTE": url}) as job:
+        with running(site.folder / "client", command, {"SPARK_REMOTE": url}) as job:
             yield job
 
 
@@ -155,7 +157,9 @@ FRONT_ENDS: dict[str, Front] = {
         _by_submit, jars=False, program=lambda _: [str(pyspark_run.__file__), *python_job()]
     ),
     "Java": partial(_by_submit, jars=True, program=java_job),
-    "Scala in spark-shell": _in_shell,
+    "Scala in spark-shell": partial(
+        _by_submit, jars=True, program=lambda _: ["-I", str(SUPPORT / "plain_job.scala")], by="spark-shell"
+    ),
     "Connect client": _over_connect,
 }
 
@@ -171,7 +175,7 @@ def verdicts(front: str, folder: Path, jar: Path, cells: Cells) -> Iterator[tupl
         if front == PIPELINE:
             yield from _pipelines(folder, controller, jar, rows, cells)
             return
-        with FRONT_ENDS[front](folder, controller, jar) as job:
+        with FRONT_ENDS[front](Site(folder, jar, confs_of(controller))) as job:
             for mode, kind in cells:
                 cell = Cell(controller, folder, kind, mode)
                 try:

@@ -22,11 +22,11 @@ __all__ = ["result"]
 
 
 class PlainJob:
-    """The job's session and its query."""
+    """The job's session and the queries that it has started."""
 
     def __init__(self, *, edited: bool) -> None:
         self.spark = SparkSession.builder.getOrCreate()
-        self.query: Any = None
+        self.queries: list[Any] = []
         self._edited = edited
 
     def act(self, word: str, *words: str) -> None:
@@ -36,14 +36,15 @@ class PlainJob:
         elif word == "session":
             self.spark = self.spark.newSession()
         elif word == "run":
-            self.query = self._written(words).trigger(availableNow=True).start()
-            self.query.awaitTermination()
+            self._written(words).trigger(availableNow=True).start().awaitTermination()
         elif word == "start":
-            self.query = self._written(words).start()
+            self.queries.append(self._written(words).start())
         elif word == "process":
-            self.query.processAllAvailable()
+            for query in self.queries:
+                query.processAllAvailable()
         elif word == "stop":
-            self.query.stop()
+            while self.queries:
+                self.queries.pop().stop()
         else:
             raise ValueError(word)
 

@@ -1,8 +1,8 @@
 // A job in spark-shell that knows nothing of Tidemark; it does what the file says that PLAIN_JOB_INPUT names, as
 // plain_job.py.
-import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.functions._
-import org.apache.spark.sql.streaming.{StreamingQuery, Trigger}
+import org.apache.spark.sql.streaming.{DataStreamWriter, StreamingQuery, Trigger}
 
 def rows(folder: String): DataFrame =
   spark.readStream.schema("ts timestamp, user string, id long").option("maxFilesPerTrigger", 1).json(folder)
@@ -22,12 +22,22 @@ def result(kind: String, folder: String): DataFrame = {
   }
 }
 
-def act(words: Array[String]): Unit = words match {
-  case Array("conf", key, value) => spark.conf.set(key, value)
-  case Array("run", name, kind, folder, out, checkpoint) =>
-    result(kind, folder).writeStream.format("json").outputMode("append").queryName(name)
-      .option("path", out).option("checkpointLocation", checkpoint)
-      .trigger(Trigger.AvailableNow()).start().awaitTermination()
+def written(words: Array[String]): DataStreamWriter[Row] = {
+  val Array(_, name, kind, folder, out, checkpoint) = words
+  result(kind, folder).writeStream.format("json").outputMode("append").queryName(name)
+    .option("path", out).option("checkpointLocation", checkpoint)
+}
+
+var queries = List[StreamingQuery]()
+
+def act(words: Array[String]): Unit = words(0) match {
+  case "conf" => spark.conf.set(words(1), words(2))
+  case "run" => written(words).trigger(Trigger.AvailableNow()).start().awaitTermination()
+  case "start" => queries ::= written(words).start()
+  case "process" => queries.foreach(_.processAllAvailable())
+  case "stop" =>
+    queries.foreach(_.stop())
+    queries = Nil
 }
 
 scala.io.Source.fromFile(System.getenv("PLAIN_JOB_INPUT")).getLines().foreach { line =>

@@ -111,10 +111,14 @@ class Job:
     said: Queue[str]
     orders: IO[str]
 
-    def do(self, *words: object) -> float:
-        """Let the job do something; return how long that took, in seconds."""
+    def order(self, *words: object) -> None:
+        """Tell the job what to do next."""
         self.orders.write(" ".join(map(str, words)) + "\n")
         self.orders.flush()
+
+    def do(self, *words: object) -> float:
+        """Let the job do something; return how long that took, in seconds."""
+        self.order(*words)
         until(
             lambda: not self.said.empty() or self.process.poll() is not None,
             f"{words}",
@@ -140,9 +144,14 @@ class Job:
 
 @contextmanager
 def submitted(
-    folder: Path, confs: Mapping[str, str], *program: str, master: str = "local[2]"
+    folder: Path,
+    confs: Mapping[str, str],
+    *program: str,
+    master: str = "local[2]",
+    by: str = "spark-submit",
+    answers: Path | None = None,
 ) -> Iterator[Job]:
-    """Run a program by ``spark-submit`` as long as the context lasts."""
+    """Run a program by ``spark-submit``, or by another of Spark's, as long as the context lasts."""
     ensure_java()
     every = {
         "spark.ui.enabled": "false",
@@ -153,16 +162,18 @@ def submitted(
         **{key: str(value) for key, value in LOCAL_SPARK.items()},
         **confs,
     }
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master]
+    command = [str(SPARK_HOME / "bin" / by), "--master", master]
     for key, value in every.items():
         command += ["--conf", f"{key}={value}"]
-    with running(folder, [*command, *program], {"SPARK_LOCAL_IP": "127.0.0.1"}) as job:
+    with running(folder, [*command, *program], {"SPARK_LOCAL_IP": "127.0.0.1"}, answers) as job:
         yield job
 
 
 @contextmanager
-def running(folder: Path, command: list[str], variables: Mapping[str, str]) -> Iterator[Job]:
-    """Run a command that reads what it is to do."""
+def running(
+    folder: Path, command: list[str], variables: Mapping[str, str], answers: Path | None = None
+) -> Iterator[Job]:
+    """Run a command that reads what it is to do, and answers by its stdout or by a pipe."""
     folder.mkdir(parents=True, exist_ok=True)
     log, said, pipe = folder / "driver.log", Queue[str](), folder / "orders"
     os.mkfifo(pipe)
@@ -180,9 +191,11 @@ def running(folder: Path, command: list[str], variables: Mapping[str, str]) -> I
             text=True,
         )
 
+    said_by = process.stdout if answers is None else os.fdopen(os.open(answers, os.O_RDWR))
+
     def listen() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+        assert said_by is not None
+        for line in said_by:
             at = line.find("> ")
             if at >= 0 and line[at + 2 :].startswith(("ok", "failed")):
                 said.put(line[at:].strip())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from support.front_ends import FOUND
+from support.front_ends import MODES as RAN
 from support.plain_jobs import KINDS
 from support.private_names import PRIVATE_NAMES, TRIED
+from support.spark_cluster import FOUND as CLUSTER
 from support.spark_versions import MATRIX, MODES, OPERATORS
 
 __all__ = ["front_end_rows", "matrix_rows", "private_rows", "spark_document"]
@@ -24,7 +27,7 @@ and key, equals what the sink got, and that every watermark is the one that the 
 log says why, and the job goes on with its own watermark.
 
 {matrix}
-`make matrix` makes this table and the next, on Java 17 and Python 3.11. The other tests, of Kafka, late rows and
+`make matrix` makes this table and the next two, on Java 17 and Python 3.11. The other tests, of Kafka, late rows and
 corrected windows among them, run on 4.2.0 alone, the newest version for which the Kafka connector is published.
 
 ## Front ends
@@ -35,6 +38,15 @@ interval](../explanation/late-rows.md#the-ledger), the sink is in it. In OnResta
 controller.
 
 {front_ends}
+## In a cluster
+
+The windowed count once more, in a standalone cluster of Spark 4.2.0 on one machine. Executors are processes of two
+workers, and so is the driver where it is *supervised* (`--deploy-mode cluster --supervise`). State is in RocksDB, the
+checkpoint in a folder that all reach. The fault comes amid the fourth of eight files; each query has 240 rows.
+
+{cluster}
+[A driver that moves](../how-to/deployment.md#a-driver-that-moves) says what the controller sees of it.
+
 ## What is different
 
 | PySpark | what it lacks | what that means |
@@ -143,7 +155,8 @@ def spark_document() -> str:
     return _DOCUMENT.format(
         operators=", ".join(operator.partition(",")[0] for operator in OPERATORS),
         matrix=_table(("PySpark", *MODES), matrix_rows()),
-        front_ends=_table(("mode", "front ends", *KINDS), front_end_rows()),
+        front_ends=_table(("mode", "front ends", *KINDS), front_end_rows(FOUND, KINDS)),
+        cluster=_table(("fault", "front ends", *RAN), front_end_rows(CLUSTER, RAN)),
         fronts="; ".join(json.loads(FOUND.read_text(encoding="utf-8"))),
         tried=", ".join(TRIED),
         connect_table=_table(("", "over Spark Connect"), _CONNECT),
@@ -165,16 +178,16 @@ def matrix_rows() -> Iterator[list[str]]:
         yield [version, *cells]
 
 
-def front_end_rows() -> Iterator[list[str]]:
-    """Return a row for each mode and what came of each kind of query in it, with the front ends of which it did."""
-    found: dict[str, dict[str, dict[str, str]]] = json.loads(FOUND.read_text(encoding="utf-8"))
+def front_end_rows(found: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    """Return a row for each mode, or fault, and what came of each query in it, with the front ends of which it did."""
+    kept: dict[str, dict[str, dict[str, str]]] = json.loads(found.read_text(encoding="utf-8"))
     fronts: dict[tuple[str, ...], list[str]] = {}
-    for front, modes in found.items():
-        for mode, kinds in modes.items():
-            came = (kinds[kind].replace(" = ", "=").replace(" to ", "-") for kind in KINDS)
-            fronts.setdefault((mode, *came), []).append(front)
-    for (mode, *cells), names in fronts.items():
-        yield [mode, "all" if len(names) == len(found) else "; ".join(names), *cells]
+    for front, groups in kept.items():
+        for group, said in groups.items():
+            came = (said[column].replace(" = ", "=").replace(" to ", "-") for column in columns)
+            fronts.setdefault((group, *came), []).append(front)
+    for (group, *cells), names in fronts.items():
+        yield [group, "all" if len(names) == len(kept) else "; ".join(names), *cells]
 
 
 def private_rows() -> Iterator[list[str]]:

@@ -1,45 +1,47 @@
-"""A standalone Spark cluster on this machine: a master, workers and executors, each in a process of its own.
+"""Jobs on a standalone cluster (``support.spark_nodes``) in which something goes wrong, by front end, mode and fault.
 
-PYTHONPATH=tests .venv/bin/python -m support.spark_cluster [--mode NAME ...] [--fault NAME ...]
+PYTHONPATH=tests .venv/bin/python -m support.spark_cluster [--front NAME ...] [--fault NAME ...]
 
-prints what became of the rows of a query in which a fault comes about, by mode and fault. The job is in Java. State is
-in RocksDB with a changelog; checkpoints, input and output are in a folder that all can reach.
+prints what became of the rows of a query, and keeps it in `spark_cluster.json` beside this file, from which `make docs`
+makes its table. Each worker has a loopback address of its own. State is in RocksDB with a changelog; checkpoints, input
+and output are in a folder that all can reach. The queries of all modes run at once, so that a fault comes upon all.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
-import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
-from support.front_ends import MODES, Cell
+from support.front_ends import FRONT_ENDS, MODES, Cell, Site
 from support.jar_build import build_jar
 from support.patience import until
-from support.plain_jobs import (
-    SPARK_HOME,
-    confs_of,
-    java_job,
-    submitted,
-    write_rows,
-)
+from support.plain_jobs import Job, confs_of, java_job, submitted, write_rows
 from support.report_server import ReportServer
+from support.spark_nodes import SHORT_LIVED, Cluster, kill, running_cluster
 
-__all__ = ["FAULTS", "verdicts"]
+__all__ = ["FOUND", "SUPERVISED", "verdicts"]
+
+FOUND = Path(__file__).with_name("spark_cluster.json")
+"""By front end, fault and mode the late rows by the ledger and those missing in the sink, or what is wrong."""
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CONFS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.heartbeat.maxFailures": "60",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.sql.streaming.stateStore.providerClass": _ROCKS,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.decommission.enabled": "true",
@@ -52,122 +54,65 @@ CONFS = {
     "spark.task.maxFailures": "8",
 }
 """What the conf of a job says there."""
-_FAULTY_FILE = 3
-"""During the batch of this file the fault comes about."""
+_DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "2s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
+}
+_FILES, _FAULTY_FILE = 8, 3
+"""During the batch of one of the files the fault comes about."""
 
 
-class Cluster:
-    """A running cluster.
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Queries over the same rows: called, they read what was written, and it returns when they have.
 
-    Args:
-        folder: for logs and what the workers keep.
+    Attributes:
+        job: runs them.
+        rows: their input.
+        cells: the queries.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._master = self._start("master", "org.apache.spark.deploy.master.Master", "--port", "0")
-        found = until(
-            lambda: re.search(r"Starting Spark master at (spark://\S+)", self._log("master")), "the master"
-        )
-        assert found is not None
-        self.url = found[1]
-        """Its address."""
+    job: Job
+    rows: Path
+    cells: list[Cell]
 
-    def add_worker(self) -> None:
-        """Start a worker and wait until the master has it."""
-        name = f"worker{len(self._workers)}"
-        before = self._log("master").count("Registering worker")
-        kept = ("--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / name))
-        worker = self._start(name, "org.apache.spark.deploy.worker.Worker", *kept, self.url)
-        self._workers.append(worker)
-        until(lambda: self._log("master").count("Registering worker") > before, f"{name} at the master")
+    def __call__(self) -> object:
+        return self.job.do("process")
 
-    def executors(self, worker: int | None = None) -> list[int]:
-        """Return the processes of executors: of a worker, or of all that live."""
-        workers = self._workers if worker is None else [self._workers[worker]]
-        return [child for one in workers if one.poll() is None for child in _children(one.pid)]
-
-    def signal_worker(self, worker: int, number: signal.Signals) -> None:
-        """Send a signal to a worker."""
-        self._workers[worker].send_signal(number)
-
-    def stop(self) -> None:
-        """End every process."""
-        for executor in self.executors():
-            _kill(executor, signal.SIGKILL)
-        for process in (*self._workers, self._master):
-            process.kill()
-            process.wait()
-
-    def _start(self, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [str(SPARK_HOME / "bin" / "spark-class"), main, "--host", "127.0.0.1", "--webui-port", "0"]
-        variables = {
-            "SPARK_HOME": str(SPARK_HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-Dspark.decommission.enabled=true",
-        }
-        with (self._folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                [*command, *arguments], env=os.environ | variables, cwd=self._folder, stdout=log, stderr=log
-            )
-
-    def _log(self, name: str) -> str:
-        return (self._folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-
-
-def _children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [int(child) for task in tasks for child in task.read_text().split()]
-    return [
-        child
-        for child in children
-        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
-
-
-def _kill(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
-
-
-@contextmanager
-def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """Run a cluster with some workers as long as the context lasts."""
-    folder.mkdir()
-    cluster = Cluster(folder)
-    try:
-        for _ in range(workers):
-            cluster.add_worker()
-        yield cluster
-    finally:
-        cluster.stop()
+    def start(self) -> None:
+        """Start them, from their checkpoints if there are any."""
+        for cell in self.cells:
+            for key, value in cell.confs.items():
+                self.job.do("conf", key, value)
+            self.job.do("start", cell.name, cell.kind, self.rows, cell.out, cell.checkpoint)
 
 
 # -- faults ---------------------------------------------------------------------------------------------------------
 
-Work = Callable[[], object]
-"""Has the job read the file that was written, and returns when it has."""
+
+def _none(_: Cluster, work: Work) -> None:
+    work()
 
 
-def _stopped(cluster: Cluster, work: Work, fault: Callable[[list[int]], None]) -> None:
-    """Let the fault come about while every executor has tasks: all stand still from before the batch."""
-    executors = cluster.executors()
+@contextmanager
+def _standing_still(executors: Iterable[int]) -> Iterator[None]:
+    """Stop executors; how far the driver is, which gives its tasks to them all the same, is not seen from outside."""
+    executors = list(executors)
     for executor in executors:
-        _kill(executor, signal.SIGSTOP)
-    working = _in_background(work)
-    # The driver gives its tasks to executors that say nothing; how far it is cannot be seen from outside.
-    time.sleep(2)
-    fault(executors)
-    for executor in executors:
-        _kill(executor, signal.SIGCONT)
-    working()
+        kill(executor, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for executor in executors:
+            kill(executor, signal.SIGCONT)
 
 
-def _in_background(work: Work) -> Work:
+def _in_background(work: Work) -> Callable[[], None]:
     failures: list[BaseException] = []
 
     def guarded() -> None:
@@ -187,35 +132,36 @@ def _in_background(work: Work) -> Work:
     return join
 
 
+def _amid_tasks(cluster: Cluster, work: Work, fault: Callable[[], object]) -> None:
+    """Let the fault come about while every executor has tasks."""
+    with _standing_still(cluster.executors()):
+        working = _in_background(work)
+        time.sleep(2)
+        fault()
+    working()
+
+
 def _executor_killed(cluster: Cluster, work: Work) -> None:
-    _stopped(cluster, work, lambda executors: _kill(executors[0], signal.SIGKILL))
+    _amid_tasks(cluster, work, lambda: kill(cluster.executors()[0]))
 
 
 def _worker_gone(cluster: Cluster, work: Work) -> None:
-    def fault(_: list[int]) -> None:
-        lost = cluster.executors(0)
-        cluster.signal_worker(0, signal.SIGKILL)
-        for executor in lost:
-            _kill(executor, signal.SIGKILL)
-
-    _stopped(cluster, work, fault)
+    _amid_tasks(cluster, work, lambda: cluster.lose(cluster.busy_worker()))
+    cluster.add_worker()
 
 
 def _worker_decommissioned(cluster: Cluster, work: Work) -> None:
+    worker = cluster.busy_worker()
     cluster.add_worker()
     working = _in_background(work)
-    cluster.signal_worker(0, signal.SIGPWR)
+    cluster.signal_worker(worker, signal.SIGPWR)
     working()
 
 
 def _slow_worker(cluster: Cluster, work: Work) -> None:
     """Tasks of the executor that stands still are run again by speculation on the other."""
-    slow, *_ = cluster.executors()
-    _kill(slow, signal.SIGSTOP)
-    try:
+    with _standing_still(cluster.executors()[:1]):
         work()
-    finally:
-        _kill(slow, signal.SIGCONT)
 
 
 def _executors_come_and_go(cluster: Cluster, work: Work) -> None:
@@ -223,73 +169,163 @@ def _executors_come_and_go(cluster: Cluster, work: Work) -> None:
     work()
 
 
-FAULTS: dict[str, Callable[[Cluster, Work], object]] = {
-    "none": lambda _, work: work(),
+def _stage_again(cluster: Cluster, work: Work) -> None:
+    """What the first try of a stage puts down is gone before the next stage reads it."""
+    gone, before = set[str](), cluster.shuffle_files()
+    running = threading.Event()
+
+    def delete() -> None:
+        while not running.wait(0.001):
+            for path in cluster.shuffle_files() - before:
+                shuffle = path.name.split("_")[1]
+                if shuffle not in gone:
+                    gone.add(shuffle)
+                    path.unlink(missing_ok=True)
+
+    thread = threading.Thread(target=delete, daemon=True)
+    thread.start()
+    try:
+        work()
+    finally:
+        running.set()
+        thread.join()
+    tried = set(re.findall(r"FetchFailed\(.*?shuffleId=(\d+)", work.job.text()))
+    assert len(gone & tried) >= len(work.cells), f"of {gone} only {tried} were tried again"
+
+
+def _driver_killed(cluster: Cluster, work: Work) -> None:
+    _next_driver(cluster, work, lambda _, driver: kill(driver))
+
+
+def _driver_moved(cluster: Cluster, work: Work) -> None:
+    _next_driver(cluster, work, lambda worker, _: cluster.lose(worker))
+    cluster.add_worker()
+
+
+def _next_driver(cluster: Cluster, work: Work, fault: Callable[[int, int], object]) -> None:
+    found = cluster.driver()
+    assert found is not None
+    with _standing_still(cluster.executors()):
+        work.job.order("process")
+        time.sleep(2)
+        fault(*found)
+    work.start()
+    work()
+
+
+Fault = Callable[[Cluster, Work], None]
+"""Has the queries read the file that was written, while something goes wrong."""
+FAULTS: dict[str, Fault] = {
+    "none": _none,
     "an executor is killed": _executor_killed,
-    "a worker is gone": _worker_gone,
-    "a worker is decommissioned": _worker_decommissioned,
+    "a stage is tried again": _stage_again,
     "a slow worker, with speculation": _slow_worker,
-    "executors come and go": _executors_come_and_go,
+    "a worker is decommissioned": _worker_decommissioned,
+    "a worker is gone": _worker_gone,
 }
-"""By name what happens in the cluster while a batch is worked off."""
-_DYNAMIC = {
-    "spark.dynamicAllocation.enabled": "true",
-    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-    "spark.dynamicAllocation.minExecutors": "1",
-    "spark.dynamicAllocation.maxExecutors": "2",
-    "spark.dynamicAllocation.executorIdleTimeout": "2s",
-    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
-    "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
+DYNAMIC: dict[str, Fault] = {"executors come and go": _executors_come_and_go}
+"""With dynamic allocation."""
+DRIVERS: dict[str, Fault] = {
+    "none": _none,
+    "the driver is killed": _driver_killed,
+    "the driver's host is gone": _driver_moved,
 }
+"""With the driver on a worker."""
 
 
 # -- jobs -----------------------------------------------------------------------------------------------------------
 
-
-def verdicts(folder: Path, jar: Path, mode: str, faults: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield each fault with what became of the rows: late by the ledger and missing in the sink, or what is wrong."""
-    for number, fault in enumerate(faults):
-        place = folder / str(number)
-        place.mkdir()
-        try:
-            yield fault, _verdict(place, jar, mode, fault)
-        except AssertionError as error:
-            yield fault, str(error)[:2_000]
+SUPERVISED = "Java, supervised"
+"""The job in Java with its driver on a worker, by ``--deploy-mode cluster --supervise``."""
 
 
-def _verdict(folder: Path, jar: Path, mode: str, fault: str) -> str:
-    with ReportServer() as controller, running_cluster(folder / "cluster") as cluster:
-        cell = Cell(controller, folder, "tumbling", mode)
-        confs = {**confs_of(controller), **CONFS, **cell.confs}
-        if FAULTS[fault] is _executors_come_and_go:
-            confs |= _DYNAMIC
-        program = ("--jars", str(jar), *java_job(folder))
-        with submitted(folder / "job", confs, *program, master=cluster.url) as job:
-            rows = write_rows(folder / "rows", 0, 1)
-            job.do("start", cell.name, cell.kind, rows, cell.out, cell.checkpoint)
-            job.do("process")
-            for file in range(1, 8):
-                write_rows(rows, file, file + 1)
-                if file == _FAULTY_FILE:
-                    FAULTS[fault](cluster, partial(job.do, "process"))
-                else:
-                    job.do("process")
-            return cell.verdict()
+def verdicts(folder: Path, jar: Path, front: str, faults: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield fault, mode and what became of the rows: late by the ledger and missing in the sink, or what is wrong.
+
+    Args:
+        folder: for all files; it must be empty.
+        jar: Tidemark's.
+        front: the front end.
+        faults: their names, in the order in which they come upon the cluster.
+    """
+    supervised = front == SUPERVISED
+    orders = {"PLAIN_JOB_INPUT": str(folder / "job" / "orders"), "PLAIN_JOB_OUTPUT": str(folder / "answers")}
+    with (
+        ReportServer() as controller,
+        running_cluster(folder / "cluster", 2 + supervised, orders if supervised else {}) as cluster,
+    ):
+        dynamic = _DYNAMIC if DYNAMIC.keys() >= set(faults) else {}
+        site = Site(folder / "job", jar, {**confs_of(controller), **CONFS, **dynamic}, cluster.url)
+        with (_supervised if supervised else FRONT_ENDS[front])(site) as job:
+            for number, fault in enumerate(faults):
+                place = folder / str(number)
+                cells = [Cell(controller, place, "tumbling", mode, prefix=f"{number}-") for mode in MODES]
+                work = Work(job, write_rows(place / "rows", 0, 1), cells)
+                problem = _problem(cluster, work, (FAULTS | DYNAMIC | DRIVERS)[fault])
+                for cell in cells:
+                    yield fault, cell.mode, problem or _verdict(cell)
+
+
+def _problem(cluster: Cluster, work: Work, fault: Fault) -> str | None:
+    try:
+        work.start()
+        work()
+        for file in range(1, _FILES):
+            write_rows(work.rows, file, file + 1)
+            until(lambda: len(cluster.executors()) > 1 or fault is _executors_come_and_go, "executors")
+            (fault if file == _FAULTY_FILE else _none)(cluster, work)
+        work.job.do("stop")
+    except AssertionError as error:
+        return str(error)[:2_000]
+    return None
+
+
+def _verdict(cell: Cell) -> str:
+    try:
+        return cell.verdict()
+    except AssertionError as error:
+        return str(error)[:2_000]
+
+
+@contextmanager
+def _supervised(site: Site) -> Iterator[Job]:
+    answers = site.folder.parent / "answers"
+    os.mkfifo(answers)
+    site.folder.mkdir()
+    confs = {**site.confs, "spark.standalone.submit.waitAppCompletion": "true"}
+    program = ("--deploy-mode", "cluster", "--supervise", "--jars", str(site.jar), *java_job(site.folder))
+    with submitted(site.folder, confs, *program, master=site.master, answers=answers) as job:
+        yield job
+
+
+def _applications(asked: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Return each application of the table: its front end, and the faults that come upon it."""
+    for front in asked:
+        every = DRIVERS if front == SUPERVISED else FAULTS
+        yield front, list(every)[: None if front in ("Java", SUPERVISED) else 2]
+        if front == "Java":
+            yield front, list(DYNAMIC)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and keep it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mode", nargs="*", default=list(MODES))
-    parser.add_argument("--fault", nargs="*", default=[*FAULTS])
+    parser.add_argument("--front", nargs="*", default=[*FRONT_ENDS, SUPERVISED])
+    parser.add_argument("--fault", nargs="*", help="those of the table, if none is named")
     asked = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="tidemark-cluster-"))
     jar = build_jar(place)
-    for mode in asked.mode:
-        folder = place / mode
+    found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
+    applications = (
+        [(front, asked.fault) for front in asked.front] if asked.fault else _applications(asked.front)
+    )
+    for number, (front, faults) in enumerate(applications):
+        folder = place / str(number)
         folder.mkdir()
-        for fault, said in verdicts(folder, jar, mode, asked.fault):
-            print(f"{mode}, {fault}: {said}", flush=True)
+        for fault, mode, said in verdicts(folder, jar, front, faults):
+            print(f"{front}, {fault}, {mode}: {said}", flush=True)
+            found.setdefault(front, {}).setdefault(fault, {})[mode] = said
+        FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
