@@ -8,7 +8,7 @@ COPY deploy/requirements/ deploy/requirements/
 RUN python -m venv /opt/tidemark \
     && /opt/tidemark/bin/pip install --require-hashes -r deploy/requirements/controller.txt \
     && pip install --require-hashes -r deploy/requirements/build.txt
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY models/ models/
 COPY controller/ controller/
 COPY spark_jobs/ spark_jobs/
