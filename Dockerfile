@@ -1,5 +1,5 @@
-# The controller: no JVM, no PySpark. Base images are pinned by tag; add a digest that you have checked. No container engine
-# was at hand where this file was written; tests/deploy/test_image.py runs its steps line by line.
+# The controller: no JVM, no PySpark. Base images are pinned by tag; `make images` pins them by digest too. No container
+# engine was at hand where this file was written; tests/deploy/test_image.py runs its steps line by line.
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

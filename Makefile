@@ -30,6 +30,8 @@ POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
 ARGS   ?=
 SPARK  ?=
+IMAGES    := Dockerfile deploy/compose/job.Dockerfile deploy/compose/compose.yaml
+DIGEST_OF ?= docker buildx imagetools inspect --format '{{.Manifest.Digest}}'
 
 # Where the environment forbids byte code, each process of the tests would compile every file again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -76,7 +78,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock archive jar wheel release manifests docs picture tools cluster jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock images archive jar wheel release manifests docs picture tools cluster jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -222,6 +224,15 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) --group sbom -o $(LOCKS)/sbom.txt
 	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
 
+# The docker of who releases asks the registry. A digest names the images of all architectures.
+images: ## pin the base images of Dockerfiles and Compose file by the digests of today (needs docker and its registry)
+	@for image in $$(sed -nE 's/^(FROM| *image:) ([a-z/]+:[0-9v][^ @]*).*/\2/p' $(IMAGES) | sort -u); do \
+		digest=$$($(DIGEST_OF) "$$image") || exit 1; \
+		echo "$$image@$$digest"; \
+		sed -i.before -E "s#$$image(@sha256:[0-9a-f]+)?#$$image@$$digest#" $(IMAGES) || exit 1; \
+	done; \
+	rm -f $(IMAGES:=.before)
+
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
 	@PYTHONPATH=tests $(BIN)/python -m support.archive $(DIST)/tidemark-pyfiles.zip
 
@@ -241,6 +252,8 @@ wheel: $(STAMP) ## dist/tidemark-*.whl and the sdist, with the jars for both ver
 
 # What is published, from nothing, and tried apart from this tree; see tests/support/release.py.
 release: $(STAMP) ## wheel, sdist, jars, chart, archive, SBOM and checksums in dist, and a trial of them; needs a JDK
+	@! grep -HnE '^(FROM| *image:) [a-z/]+:[0-9v][^@]*$$' $(IMAGES) || \
+		echo "release: these images are pinned by tag alone; \`make images\` pins them by digest" >&2
 	@rm -rf $(DIST) spark_jobs/spark/jars
 	@$(MAKE) --silent wheel archive
 	@PYTHONPATH=tests $(BIN)/python -m support.release $(DIST)
