@@ -1,5 +1,5 @@
-# The controller: no JVM, no PySpark. Base images are pinned by tag; add a digest that you have checked. No container engine
-# was at hand where this file was written; tests/deploy/test_image.py runs its steps line by line.
+# The controller: no JVM, no PySpark. Base images are pinned by tag; `make images` pins them by digest too. No container
+# engine was at hand where this file was written; tests/deploy/test_image.py runs its steps line by line.
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -8,7 +8,7 @@ COPY deploy/requirements/ deploy/requirements/
 RUN python -m venv /opt/tidemark \
     && /opt/tidemark/bin/pip install --require-hashes -r deploy/requirements/controller.txt \
     && pip install --require-hashes -r deploy/requirements/build.txt
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY models/ models/
 COPY controller/ controller/
 COPY spark_jobs/ spark_jobs/

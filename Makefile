@@ -30,6 +30,10 @@ POLICY       ?= /usr/sbin/policy-rc.d
 ALERTMANAGER ?= $(and $(shell command -v prometheus-alertmanager),$(shell command -v amtool))
 ARGS   ?=
 SPARK  ?=
+# The releaser's SSH key, or its public half where an agent has it.
+SIGN_KEY ?=
+IMAGES    := Dockerfile deploy/compose/job.Dockerfile deploy/compose/compose.yaml
+DIGEST_OF ?= docker buildx imagetools inspect --format '{{.Manifest.Digest}}'
 
 # Where the environment forbids byte code, each process of the tests would compile every file again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -76,7 +80,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock archive jar wheel release manifests docs picture tools cluster jars services clean
+.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock arm audit images archive jar wheel release manifests docs picture tools cluster jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -220,8 +224,29 @@ lock: $(STAMP) ## remake the lock files (ARGS=--upgrade for newer versions)
 	@$(UV_COMPILE) pyproject.toml --extra demo -c $(LOCKS)/dev.txt -o $(LOCKS)/demo.txt
 	@$(UV_COMPILE) --group build -c $(LOCKS)/dev.txt -o $(LOCKS)/build.txt
 	@$(UV_COMPILE) --group uv -c $(LOCKS)/dev.txt -o $(LOCKS)/uv.txt
-	@$(UV_COMPILE) --group sbom -o $(LOCKS)/sbom.txt
+	@$(UV_COMPILE) --group release -o $(LOCKS)/release.txt
 	@$(UV_COMPILE) --group java -o $(LOCKS)/java.txt
+	@$(MAKE) --silent arm
+
+# PySpark is source on every machine, and its jars hold the native libraries of both.
+arm: $(STAMP) ## fail where a locked package of what users run has no wheel for Linux on arm64 (asks the index)
+	@for python in 3.11 3.14; do \
+		$(BIN)/uv pip install --quiet --dry-run --no-deps --only-binary :all: --no-binary pyspark --target build/arm64 \
+			--python-platform aarch64-unknown-linux-gnu --python-version $$python \
+			$(patsubst %,-r $(LOCKS)/%.txt,build controller demo java job uv) || exit 1; \
+	done
+
+audit: $(STAMP) ## known vulnerabilities of all locked packages (ARGS reaches pip-audit); says so when nothing can be learnt
+	@PYTHONPATH=tests $(BIN)/python -m support.audit $(ARGS)
+
+# The docker of who releases asks the registry. A digest names the images of all architectures.
+images: ## pin the base images of Dockerfiles and Compose file by the digests of today (needs docker and its registry)
+	@for image in $$(sed -nE 's/^(FROM| *image:) ([a-z/]+:[0-9v][^ @]*).*/\2/p' $(IMAGES) | sort -u); do \
+		digest=$$($(DIGEST_OF) "$$image") || exit 1; \
+		echo "$$image@$$digest"; \
+		sed -i.before -E "s#$$image(@sha256:[0-9a-f]+)?#$$image@$$digest#" $(IMAGES) || exit 1; \
+	done; \
+	rm -f $(IMAGES:=.before)
 
 archive: $(STAMP) ## dist/tidemark-pyfiles.zip for spark-submit --py-files
 	@PYTHONPATH=tests $(BIN)/python -m support.archive $(DIST)/tidemark-pyfiles.zip
@@ -241,10 +266,14 @@ wheel: $(STAMP) ## dist/tidemark-*.whl and the sdist, with the jars for both ver
 	@$(BIN)/python -m build --quiet --no-isolation --outdir $(DIST) .
 
 # What is published, from nothing, and tried apart from this tree; see tests/support/release.py.
-release: $(STAMP) ## wheel, sdist, jars, chart, archive, SBOM and checksums in dist, and a trial of them; needs a JDK
+release: $(STAMP) ## wheel, sdist, jars, chart, archive, SBOM, provenance, checksums and signature (SIGN_KEY=) in dist, tried; needs a JDK
+	@! grep -HnE '^(FROM| *image:) [a-z/]+:[0-9v][^@]*$$' $(IMAGES) || \
+		echo "release: these images are pinned by tag alone; \`make images\` pins them by digest" >&2
+	@PYTHONPATH=tests $(BIN)/python -m support.audit || [ $$? = 75 ]
+	@$(MAKE) --silent arm
 	@rm -rf $(DIST) spark_jobs/spark/jars
 	@$(MAKE) --silent wheel archive
-	@PYTHONPATH=tests $(BIN)/python -m support.release $(DIST)
+	@PYTHONPATH=tests $(BIN)/python -m support.release $(DIST) $(SIGN_KEY)
 
 manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart, and its schema of the settings (after `make tools`)
 	@PYTHONPATH=tests $(BIN)/python -m support.chart

@@ -11,7 +11,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 COPY deploy/requirements/ deploy/requirements/
 RUN pip install --require-hashes -r deploy/requirements/build.txt \
     && pip install --require-hashes --no-build-isolation -r deploy/requirements/job.txt
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY models/ models/
 COPY controller/ controller/
 COPY spark_jobs/ spark_jobs/

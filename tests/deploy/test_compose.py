@@ -79,7 +79,7 @@ def test_every_image_is_pinned_or_built_here(service: str) -> None:
         assert (COMPOSE / found["build"]["context"]).resolve() == ROOT
         assert (ROOT / found["build"].get("dockerfile", "Dockerfile")).is_file()
     else:
-        assert re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)+(-\w+)?", found["image"])
+        assert re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)+(-\w+)?(@sha256:[0-9a-f]{64})?", found["image"])
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -155,6 +155,29 @@ def test_the_wheel_holds_every_file_of_the_three_folders_and_nothing_else(wheel:
     }
 
 
+def vendored_licences() -> list[Path]:
+    return [path for path in tree_files() if re.search(r"licen[cs]e|copying", path.name, re.IGNORECASE)][1:]
+
+
+def test_the_notice_names_each_vendored_release_and_where_its_licence_stands() -> None:
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    tables = [path for path in tree_files() if path.parts[-2:] == ("vendor", "README.md")]
+    releases = {
+        cells
+        for path in tables
+        for cells in re.findall(
+            r"\| npm `(\w+)` \| (\S+) \| (\w+), `(\S+)` \|", (ROOT / path).read_text(encoding="utf-8")
+        )
+    }
+
+    assert len(releases) == len(tables) == len(vendored_licences())
+    for name, version, licence, text in releases:
+        assert re.search(
+            rf"- {name} {re.escape(version)}, {licence} License, in \S+ .*{text}", notice, re.IGNORECASE
+        )
+    assert {f"{path.parent.as_posix()}/" in notice for path in vendored_licences()} == {True}
+
+
 @pytest.mark.slow
 def test_the_wheel_carries_its_licence_and_its_command(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
@@ -162,7 +185,8 @@ def test_the_wheel_carries_its_licence_and_its_command(wheel: Path) -> None:
     entry_points = archive.read(metadata.replace("METADATA", "entry_points.txt")).decode()
 
     assert "License-Expression: Apache-2.0" in archive.read(metadata).decode()
-    assert metadata.replace("METADATA", "licenses/LICENSE") in archive.namelist()
+    licences = {name.partition("/licenses/")[2] for name in archive.namelist() if "/licenses/" in name}
+    assert licences == {"LICENSE", "NOTICE", *(path.as_posix() for path in vendored_licences())}
     assert "tidemark = tidemark.controller.__main__:main" in entry_points
 
 
@@ -204,8 +228,8 @@ def test_the_lock_files_agree_on_every_version() -> None:
     def pins(name: str) -> set[str]:
         return set(re.findall(r"^\S+==\S+", (LOCKS / name).read_text(encoding="utf-8"), re.MULTILINE))
 
-    # The SBOM is made in an environment of its own, and a Java runtime is added where there is none.
-    parts = {path.name for path in LOCKS.glob("*.txt")} - {"sbom.txt", "java.txt"}
+    # The tools of a release have an environment of their own, and a Java runtime is added where there is none.
+    parts = {path.name for path in LOCKS.glob("*.txt")} - {"release.txt", "java.txt"}
     assert set().union(*map(pins, parts)) <= pins("dev.txt")
 
 

@@ -26,6 +26,7 @@ TOP_LEVEL = {
     "CONTRIBUTING.md",
     "SECURITY.md",
     "LICENSE",
+    "NOTICE",
     "Makefile",
     "pyproject.toml",
     "setup.py",

@@ -10,8 +10,6 @@ job reports to it, both on these versions.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -20,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from support.patience import until
-from support.release import UV, environment_in, install, run, serving
+from support.release import UV, environment_in, install, interpreter_of, run, serving
 from support.tree import ROOT
 
 __all__ = ["extras"]
@@ -83,43 +81,6 @@ def extras() -> list[str]:
     return [name for name in declared["project"]["optional-dependencies"] if name != "demo"]
 
 
-def _interpreter(version: str) -> str | Path | None:
-    """Return what uv takes for a Python of a version; None where there is none.
-
-    In CI the newest Python, where it is not there, comes from Debian's next release: a folder with that release, whose
-    interpreter and libraries are used from outside.
-    """
-    here = subprocess.run(
-        [UV, "python", "find", "--no-python-downloads", version], capture_output=True, text=True, check=False
-    )
-    if here.returncode == 0:
-        return here.stdout.strip()
-    folder = (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark" / f"python-{version}"
-    )
-    python = folder / "usr" / "bin" / f"python{version}"
-    debootstrap, patchelf = shutil.which("debootstrap"), shutil.which("patchelf")
-    if not python.is_file() and os.environ.get("CI") == "true" and debootstrap and patchelf:
-        shutil.rmtree(folder, ignore_errors=True)
-        made = folder.with_suffix(".made")
-        shutil.rmtree(made, ignore_errors=True)
-        made.parent.mkdir(parents=True, exist_ok=True)
-        packages = f"python{version},python{version}-venv"
-        run(debootstrap, "--variant=minbase", f"--include={packages}", "sid", made, cwd=made.parent)
-        libraries = folder / "usr" / "lib" / f"{os.uname().machine}-linux-gnu"
-        (linker,) = (made / "usr" / "lib64").glob("ld-linux*")
-        paths = (
-            "--set-interpreter",
-            folder / "usr" / "lib64" / linker.name,
-            "--force-rpath",
-            "--set-rpath",
-            libraries,
-        )
-        run(patchelf, *paths, made / "usr" / "bin" / f"python{version}", cwd=made.parent)
-        made.rename(folder)
-    return python if python.is_file() else None
-
-
 def _made(folder: Path, version: str, interpreter: str | Path, extra: str, wheel: Path) -> Path:
     """Return the interpreter of an environment with the lowest versions of an extra, after importing all modules."""
     folder.mkdir(parents=True)
@@ -147,7 +108,7 @@ def _main() -> int:
         run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", folder / "dist", ".", cwd=ROOT)
         (wheel,) = (folder / "dist").glob("*.whl")
         for version in PYTHONS:
-            interpreter = _interpreter(version)
+            interpreter = interpreter_of(version)
             if interpreter is None:
                 missing.append(version)
                 continue

@@ -10,9 +10,9 @@ packages of the lock file, runs the demonstration there, and lists these package
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,22 +25,22 @@ from pathlib import Path
 import yaml
 
 from support.patience import until_ready
+from support.provenance import SUMS, commit_of_tree, sign, write_provenance, write_sums
 from support.tree import ROOT
 
 __all__ = [
-    "SUMS",
+    "LOCKS",
     "UV",
     "environment_in",
     "install",
+    "interpreter_of",
     "packed_chart",
     "run",
     "serving",
     "version_of_tree",
-    "write_sums",
 ]
 
-SUMS = "SHA256SUMS"
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS = "controller,spark,kafka"
 LOCKS = ROOT / "deploy" / "requirements"
 UV = Path(sys.prefix, "bin", "uv")
@@ -90,16 +90,6 @@ def packed_chart(chart: Path, out: Path) -> Path:
     return package
 
 
-def write_sums(folder: Path) -> None:
-    """Write the checksums of all files below ``folder``, for `sha256sum --check` there."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
-    lines = [
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
-        for path in paths
-    ]
-    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
-
-
 def _clean() -> dict[str, str]:
     """Return this process's environment without what leads back to this tree."""
     ours = ("PYTHON", "TIDEMARK_", "SPARK_", "VIRTUAL_ENV")
@@ -116,6 +106,43 @@ def run(*command: str | Path, cwd: Path) -> str:
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def interpreter_of(version: str) -> str | Path | None:
+    """Return what uv takes for a Python of a version; None where there is none.
+
+    In CI the newest Python, where it is not there, comes from Debian's next release: a folder with that release, whose
+    interpreter and libraries are used from outside.
+    """
+    here = subprocess.run(
+        [UV, "python", "find", "--no-python-downloads", version], capture_output=True, text=True, check=False
+    )
+    if here.returncode == 0:
+        return here.stdout.strip()
+    folder = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark" / f"python-{version}"
+    )
+    python = folder / "usr" / "bin" / f"python{version}"
+    debootstrap, patchelf = shutil.which("debootstrap"), shutil.which("patchelf")
+    if not python.is_file() and os.environ.get("CI") == "true" and debootstrap and patchelf:
+        shutil.rmtree(folder, ignore_errors=True)
+        made = folder.with_suffix(".made")
+        shutil.rmtree(made, ignore_errors=True)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        packages = f"python{version},python{version}-venv"
+        run(debootstrap, "--variant=minbase", f"--include={packages}", "sid", made, cwd=made.parent)
+        libraries = folder / "usr" / "lib" / f"{os.uname().machine}-linux-gnu"
+        (linker,) = (made / "usr" / "lib64").glob("ld-linux*")
+        paths = (
+            "--set-interpreter",
+            folder / "usr" / "lib64" / linker.name,
+            "--force-rpath",
+            "--set-rpath",
+            libraries,
+        )
+        run(patchelf, *paths, made / "usr" / "bin" / f"python{version}", cwd=made.parent)
+        made.rename(folder)
+    return python if python.is_file() else None
 
 
 def environment_in(folder: Path, python: str | Path) -> Path:
@@ -174,19 +201,19 @@ def serving(python: Path, empty: Path) -> Iterator[str]:
         server.communicate()
 
 
-def _main(dist: Path) -> None:
-    version = version_of_tree()
+def _main(dist: Path, key: str | None = None) -> None:
+    version, commit = version_of_tree(), commit_of_tree()
     (wheel,) = dist.glob(f"tidemark-{version}-*.whl")
     packed_chart(ROOT / "deploy" / "helm" / "tidemark", dist)
     with tempfile.TemporaryDirectory(prefix="tidemark-release-") as name:
         for python in PYTHONS:
+            interpreter = interpreter_of(python)
+            if interpreter is None:
+                print(f"there is no Python {python} here, so the wheel is not tried on it", flush=True)
+                continue
             folder = Path(name, python)
             folder.mkdir()
-            try:
-                environment = environment_in(folder, python)
-            except SystemExit as error:
-                print(f"Python {python} cannot be had, so the wheel is not tried on it: {error}", flush=True)
-                continue
+            environment = environment_in(folder, interpreter)
             print(f"Python {python}: tidemark[{EXTRAS}] with the newest packages", flush=True)
             install(environment, f"tidemark[{EXTRAS}] @ {wheel.as_uri()}")
             _try(environment, version)
@@ -202,16 +229,23 @@ def _main(dist: Path) -> None:
         _try(environment, version)
         print(run(environment.with_name("tidemark"), "demo", cwd=locked), flush=True)
         tool = environment_in(lister, sys.executable)
-        install(tool, "--require-hashes", "-r", LOCKS / "sbom.txt")
+        install(tool, "--require-hashes", "-r", LOCKS / "release.txt")
         run(
             *(tool.with_name("cyclonedx-py"), "environment", "--output-reproducible"),
             *("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library"),
             *("--output-file", dist / f"tidemark-{version}.cdx.json", environment),
             cwd=lister,
         )
+    write_provenance(dist, version, commit)
     write_sums(dist)
     print((dist / SUMS).read_text(encoding="utf-8"), end="")
+    if key is None:
+        print(
+            f"not signed: name the releaser's key, `make release SIGN_KEY=~/.ssh/id_ed25519`, to sign {SUMS}"
+        )
+    else:
+        sign(dist / SUMS, Path(key).expanduser().resolve())
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]).resolve())
+    _main(Path(sys.argv[1]).resolve(), *sys.argv[2:])

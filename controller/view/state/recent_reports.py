@@ -193,17 +193,18 @@ def _add_rollups(
             for stream_id, judged, late in session.connection().execute(_PART, part):
                 for window, start_us in starts.items():
                     if start_us <= span_us:
-                        _add(sums[stream_id][window], judged, late)
+                        _add(sums[stream_id][window], judged or 0, late or 0)
 
 
-# One part at a time: asked for all parts in one statement, SQLite reads the whole table once for each.
+# One part at a time: asked for all parts in one statement, SQLite reads the whole table once for each. Of an inner join
+# newer ones (3.53) read it from end to end too, and look the streams up.
 _PART = (
     select(StreamRow.id, func.sum(RollupRow.pairs), func.sum(RollupRow.late_max))
-    .join(RollupRow, RollupRow.stream_id == StreamRow.id)
-    .where(
-        RollupRow.width_us == bindparam("width"),
-        RollupRow.slot_us >= bindparam("from"),
-        RollupRow.slot_us < bindparam("until"),
+    .outerjoin(
+        RollupRow,
+        (RollupRow.stream_id == StreamRow.id)
+        & (RollupRow.width_us == bindparam("width"))
+        & RollupRow.slot_us.between(bindparam("from"), bindparam("until") - 1),
     )
     .group_by(StreamRow.id)
 )

@@ -63,6 +63,7 @@ def test_the_jar_has_every_class_and_says_what_it_was_built_of(jar: Path) -> Non
     extensions = "tidemark/attach/TidemarkExtensions.class" in names
 
     assert names >= {"META-INF/MANIFEST.MF", *MAIN_CLASSES}
+    assert {name.split("/")[0] for name in names} == {"META-INF", "tidemark"}, "NOTICE says so"
     assert stamp == built_of(scala)
     assert jar.name.startswith(f"tidemark-spark_{scala}-")
     assert services == (
