@@ -100,11 +100,8 @@ def _why(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
-    return (
-        type(error).__name__
-        if cause is None
-        else f"its certificate: {cause.verify_message.partition(',')[0]}"
-    )
+    said = None if cause is None else cause.verify_message.partition(",")[0]
+    return type(error).__name__ if said is None else f"its certificate: {said}"
 
 
 class _Loop(asyncio.SelectorEventLoop):

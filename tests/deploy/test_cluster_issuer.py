@@ -111,7 +111,8 @@ def test_by_the_pages_recipe_the_chart_trusts_the_cluster_and_an_account_reaches
             path = "/v1/jobs/shop-clicks/streams/s/bound"
             of_another = http.get(path, headers=bearer(token(cluster, namespace="bank")))
             assert of_another.status_code == 403
-            assert "'cluster:system:serviceaccount:bank:shop' has the role none" in of_another.json()["detail"]
+            said = of_another.json()["detail"]
+            assert "'cluster:system:serviceaccount:bank:shop' has the role none" in said
     assert cluster.helm("uninstall", "tidemark", *where).returncode == 0
 
 
