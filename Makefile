@@ -294,7 +294,7 @@ tools: $(STAMP) ## build the tools that check what is deployed (Helm and others;
 
 # The same for a Kubernetes API and its store; see tests/support/cluster_programs.py.
 cluster: $(STAMP) ## build a Kubernetes API and its store, in which tests install the chart (needs Go, takes ten minutes)
-	@PYTHONPATH=tests $(BIN)/python -m support.cluster_programs
+	@PYTHONPATH=tests $(BIN)/python -m support.cluster_programs $(ARGS)
 
 # Into the user's cache, once; see spark_jobs/demo/kafka_jars.py.
 jars: $(STAMP) ## get Spark's Kafka connector and a Kafka broker from Maven, which tests else do themselves

@@ -101,7 +101,7 @@ class Settings(BaseSettings):
     tick_seconds: float = Field(default=5.0, gt=0, le=3_600)
     """Time between two ticks of the decision loop."""
     lease_seconds: float = Field(default=15.0, ge=0.3, le=3_600)
-    """Time without a heartbeat after which another replica takes over a replica's streams."""
+    """Time from a replica's last heartbeat within which others take over its streams."""
     rollout_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)
     """Share of the streams that may be narrowed at once; one always may."""
     restart_share_ppm: int = Field(default=100_000, ge=0, le=1_000_000)

@@ -124,7 +124,7 @@ class Fleet:
             "decision": self.decide,
             "tick, nothing new": self.decide,
             "snapshot": self.snapshots,
-            "upkeep, once a minute": lambda: self.upkeep.tick(self.now_us, 100_000),
+            "upkeep, once a minute": lambda: self.upkeep.tick(self.now_us),
             "status": self.status,
             "jobs": self.jobs,
             "fleet": self.fleet,

@@ -15,7 +15,7 @@ from tidemark.controller.tools.cli import app
 
 from support.chart import CHART, EVERYTHING, MANIFESTS, rendered
 from support.cluster import Cluster, running_cluster
-from support.cluster_programs import VERSIONS
+from support.cluster_programs import EACH_VERSION
 from support.patience import until
 from support.tree import ROOT
 
@@ -37,7 +37,7 @@ SECRETS = {
 """The Secrets that the plain manifests expect."""
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=EACH_VERSION)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), request.param) as running:
         running.define()

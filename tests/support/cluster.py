@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from support.go_tools import CRDS, HELM, crds, go_tool
 from support.patience import PATIENCE_S, until, until_ready
 from support.postgres import free_port
 
-__all__ = ["RESTRICTED", "Cluster", "running_cluster"]
+__all__ = ["RESTRICTED", "ApiServer", "Cluster", "running_cluster"]
 
 RESTRICTED = {
     f"pod-security.kubernetes.io/{mode}{of}": level
@@ -29,6 +29,71 @@ RESTRICTED = {
 """Labels of a namespace whose pods must meet the restricted standard; of workloads with others the API warns."""
 
 _TOKEN = "admin-of-the-tests"
+
+
+class ApiServer:
+    """The process of the API, which is also the issuer of its accounts' tokens, at its own address.
+
+    Args:
+        folder: where its files are.
+        store: address of etcd.
+        url: where it listens.
+    """
+
+    def __init__(self, folder: Path, programs: Path, store: str, url: str) -> None:
+        self._folder, self._programs, self._store, self.url = folder, programs, store, url
+        self.authority = folder / "certificates" / "apiserver.crt"
+        """The certificate of its authority."""
+        self._people = folder / "people.csv"
+        self._people.write_text(f'{_TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
+        self.key = self.new_key("accounts")
+        """The key that signs tokens."""
+        self._end: Callable[[], None] = lambda: None
+
+    def new_key(self, name: str) -> Path:
+        """Make a key for tokens."""
+        key = self._folder / f"{name}.pem"
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        return key
+
+    def stop(self) -> None:
+        """End it."""
+        self._end()
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        process, self._end = _start(
+            self._folder,
+            self._programs / "kube-apiserver",
+            {
+                "etcd-servers": self._store,
+                "cert-dir": self.authority.parent,
+                "bind-address": "127.0.0.1",
+                "secure-port": self.url.rpartition(":")[2],
+                "advertise-address": "127.0.0.1",
+                # It would publish that address, which none that leads to a pod may be.
+                "endpoint-reconciler-type": "none",
+                "authorization-mode": "RBAC",
+                "token-auth-file": self._people,
+                "service-cluster-ip-range": "10.96.0.0/16",
+                "service-account-issuer": self.url,
+                "service-account-key-file": self.key,
+                "service-account-signing-key-file": self.key,
+            },
+        )
+        log = self._folder / "kube-apiserver.log"
+
+        def answers() -> bool:
+            assert process.poll() is None, log.read_text(encoding="utf-8")[-8_000:]
+            if not self.authority.is_file():
+                return False
+            try:
+                trusted = ssl.create_default_context(cafile=self.authority)
+                return httpx.get(f"{self.url}/readyz", verify=trusted).is_success
+            except (httpx.TransportError, OSError):
+                return False
+
+        until(answers, "the Kubernetes API", seen=lambda: log.read_text(encoding="utf-8")[-8_000:])
 
 
 @dataclass(frozen=True)
@@ -42,6 +107,7 @@ class Cluster:
     config: Path
     """An administrator's kubeconfig."""
     programs: Path
+    server: ApiServer
 
     def kubectl(self, *arguments: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run kubectl as an administrator, with ``given`` as its input."""
@@ -101,8 +167,7 @@ def running_cluster(folder: Path, version: str) -> Iterator[Cluster]:
     programs = cluster_programs(version)
     with ExitStack() as stack:
         store, peers, url = (f"{scheme}://127.0.0.1:{free_port()}" for scheme in ("http", "http", "https"))
-        process = _start(
-            stack,
+        process, stop = _start(
             folder,
             programs / "etcd",
             {
@@ -116,27 +181,30 @@ def running_cluster(folder: Path, version: str) -> Iterator[Cluster]:
                 "initial-cluster": f"store={peers}",
             },
         )
+        stack.callback(stop)
         until_ready(f"{store}/health", process, folder / "etcd.log")
-        authority = _start_api(stack, folder, programs, store, url)
-        config = _kubeconfig(folder / "kubeconfig", url, authority)
-        _start(
-            stack,
+        server = ApiServer(folder, programs, store, url)
+        stack.callback(server.stop)
+        server.start()
+        config = _kubeconfig(folder / "kubeconfig", url, server.authority)
+        _, stop = _start(
             folder,
             programs / "kube-controller-manager",
             {
                 "kubeconfig": config,
                 "leader-elect": "false",
                 "secure-port": "0",
-                "root-ca-file": authority,
-                "service-account-private-key-file": folder / "accounts.pem",
+                "root-ca-file": server.authority,
+                "service-account-private-key-file": server.key,
                 # Nobody sends the heartbeats of a node.
                 "controllers": "*,-node-lifecycle-controller",
             },
         )
-        context = ssl.create_default_context(cafile=authority)
+        stack.callback(stop)
+        context = ssl.create_default_context(cafile=server.authority)
         headers = {"Authorization": f"Bearer {_TOKEN}"}
         with httpx.Client(base_url=url, verify=context, headers=headers, timeout=PATIENCE_S) as api:
-            cluster = Cluster(version, url, api, config, programs)
+            cluster = Cluster(version, url, api, config, programs, server)
             # Its controllers work once there are an account and the rules that are gathered into a role.
             for path, part in (
                 ("/api/v1/namespaces/default/serviceaccounts/default", "metadata"),
@@ -146,53 +214,12 @@ def running_cluster(folder: Path, version: str) -> Iterator[Cluster]:
             yield cluster
 
 
-def _start_api(stack: ExitStack, folder: Path, programs: Path, store: str, url: str) -> Path:
-    """Start the API and return the certificate of its authority."""
-    key, people = folder / "accounts.pem", folder / "people.csv"
-    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-    people.write_text(f'{_TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
-    process = _start(
-        stack,
-        folder,
-        programs / "kube-apiserver",
-        {
-            "etcd-servers": store,
-            "cert-dir": folder / "certificates",
-            "bind-address": "127.0.0.1",
-            "secure-port": url.rpartition(":")[2],
-            "advertise-address": "127.0.0.1",
-            # It would publish that address, which none that leads to a pod may be.
-            "endpoint-reconciler-type": "none",
-            "authorization-mode": "RBAC",
-            "token-auth-file": people,
-            "service-cluster-ip-range": "10.96.0.0/16",
-            "service-account-issuer": "https://kubernetes.default.svc",
-            "service-account-key-file": key,
-            "service-account-signing-key-file": key,
-        },
-    )
-    authority = folder / "certificates" / "apiserver.crt"
-    log = folder / "kube-apiserver.log"
-
-    def answers() -> bool:
-        assert process.poll() is None, log.read_text(encoding="utf-8")[-8_000:]
-        if not authority.is_file():
-            return False
-        try:
-            trusted = ssl.create_default_context(cafile=authority)
-            return httpx.get(f"{url}/readyz", verify=trusted).is_success
-        except (httpx.TransportError, OSError):
-            return False
-
-    until(answers, "the Kubernetes API", seen=lambda: log.read_text(encoding="utf-8")[-8_000:])
-    return authority
-
-
 def _start(
-    stack: ExitStack, folder: Path, program: Path, flags: Mapping[str, str | Path]
-) -> subprocess.Popen[bytes]:
+    folder: Path, program: Path, flags: Mapping[str, str | Path]
+) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
+    """Start a program; return its process and what ends it."""
     command: list[str | Path] = [program, *(f"--{name}={value}" for name, value in flags.items())]
-    with (folder / f"{program.name}.log").open("wb") as log:
+    with (folder / f"{program.name}.log").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def end() -> None:
@@ -203,8 +230,7 @@ def _start(
             process.kill()
             process.wait()
 
-    stack.callback(end)
-    return process
+    return process, end
 
 
 def _kubeconfig(path: Path, url: str, authority: Path) -> Path:

@@ -1,6 +1,7 @@
 """The programs of a Kubernetes API and its store, built by Go from its module proxy; the folder is ``go_tools``'.
 
-    make cluster
+    make cluster                  # the newest version
+    make cluster ARGS=v1.35.4     # another one of VERSIONS
 
 Kubernetes' own ``go.mod`` takes the modules that it is made of from folders beside it, which a module does not have, so
 it is no main module here: a module of our own requires it, and takes those at the version that goes with it.
@@ -14,18 +15,24 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from support.go_tools import NotBuilt, alone, run_go, tools_folder
 
-__all__ = ["NEWEST", "VERSIONS", "cluster_programs"]
+__all__ = ["EACH_VERSION", "NEWEST", "VERSIONS", "cluster_programs"]
 
-VERSIONS = {"v1.37.2": "v3.7.0"}
+VERSIONS = {"v1.37.2": "v3.7.0", "v1.35.4": "v3.6.5"}
 """Versions of Kubernetes, the newest first, each with that of the etcd whose client is in it."""
 
 NEWEST = next(iter(VERSIONS))
+
+EACH_VERSION = [
+    pytest.param(version, marks=pytest.mark.soak if version != NEWEST else ()) for version in VERSIONS
+]
+"""Parameters of tests that run on each: on all but the newest in ``make soak`` alone."""
 
 _KUBERNETES, _ETCD = "k8s.io/kubernetes", "go.etcd.io/etcd/server/v3"
 _PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kubectl")
@@ -37,7 +44,8 @@ def cluster_programs(version: str) -> Path:
     """Return the folder of a version's programs and etcd; the test is skipped where they have not been built."""
     folder = _programs(version)
     if not folder.is_dir():
-        pytest.skip(f"Kubernetes {version} is not there; `make cluster` builds it")
+        command = "make cluster" if version == NEWEST else f"make cluster ARGS={version}"
+        pytest.skip(f"Kubernetes {version} is not there; `{command}` builds it")
     return folder
 
 
@@ -73,13 +81,18 @@ def _go_mod(version: str) -> str:
     )
 
 
-def _main() -> int:
+def _main(versions: Sequence[str]) -> int:
+    if unknown := set(versions) - VERSIONS.keys():
+        sys.stderr.write(
+            f"cluster: no version {', '.join(sorted(unknown))}; there are {', '.join(VERSIONS)}\n"
+        )
+        return 2
     if shutil.which("go") is None:
         sys.stderr.write("cluster: there is no Go; install one (Debian: apt-get install golang-go)\n")
         return 1
     os.nice(10)
     try:
-        for version in VERSIONS:
+        for version in versions or [NEWEST]:
             if not _programs(version).is_dir():
                 sys.stdout.write(f"cluster: building Kubernetes {version} (ten minutes on two cores)\n")
                 sys.stdout.flush()
@@ -92,4 +105,4 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(_main(sys.argv[1:]))

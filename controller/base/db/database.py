@@ -313,6 +313,8 @@ class Database:
                         # a lock on the row, which writes share: the next one would be let in before this.
                         connection.execute(text("LOCK TABLE alembic_version IN EXCLUSIVE MODE"))
                 command.upgrade(_migrations(connection), "head")
+                # Replicas of the release before can write no more: nobody need wait until their leases run out.
+                connection.execute(text("DELETE FROM replicas"))
         except CommandError as error:
             raise StoreUnusableError(
                 f"database {self.name}: this release does not know its schema ({error}); was it made by a newer one?"

@@ -1,7 +1,8 @@
 """Leases: which process decides which streams, and under which fencing number it may write.
 
-Each process writes heartbeats to the store. A process that sees no new heartbeat of another for the length of a lease,
-by its own steady clock, may take over the other's leases. Clocks are never compared, so a wrong one does no harm.
+Each process writes heartbeats to the store. A process that sees no new heartbeat of another for most of a lease, by its
+own steady clock, may take over the other's leases, so that this is done within a lease. Clocks are never compared, so a
+wrong one does no harm. A process that is to end writes no more of them, and decides on until its leases are taken.
 
 Streams are spread over a fixed number of shards, so that thousands of streams need one heartbeat, and a new stream is
 decided at once. A shard's *fencing number* grows with each new holder. A decision is written only in a transaction that
@@ -30,6 +31,9 @@ from tidemark.controller.base.errors import LeaseLostError
 SHARDS = 64
 """Number of shards: several for each of more replicas than one store can serve."""
 
+_APART = 39
+"""About ``SHARDS`` by the golden ratio, and odd: any few streams in a row fall evenly on all replicas."""
+
 _IN_ORDER = select(LeaseRow.shard.label("number"), LeaseRow.holder, LeaseRow.fencing).order_by(LeaseRow.shard)
 
 
@@ -54,8 +58,8 @@ class Shard:
 
 
 def shard_of(stream_id: int) -> int:
-    """Return the shard of a stream."""
-    return stream_id % SHARDS
+    """Return the shard of a stream; those of neighbours lie far apart, since a replica holds neighbouring ones."""
+    return stream_id * _APART % SHARDS
 
 
 def make_shards(session: Session) -> None:
@@ -165,41 +169,37 @@ _FENCE = (
 
 _log = logging.getLogger(__name__)
 
-_BEATS_A_LEASE = 3
-"""Heartbeats in the length of a lease: two may fail."""
+_BEATS_A_LEASE, _MISSED_BEATS = 5, 3
+"""Heartbeats in a lease, and in the time without any after which it is taken: two may fail, and others look in time."""
 
 _STOP_TIMEOUT_SECONDS = 5.0
 """How long a shutdown waits for the heartbeat under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """The shards that one process takes and gives back."""
+def share_out(shards: Sequence[Shard], live: Collection[str], me: str) -> list[Shard]:
+    """Return the shards that ``me`` is to take, so that the processes in ``live``, itself included, share them evenly.
 
-    take: tuple[Shard, ...] = ()
-    """Shards to take, as they were read."""
-    give: tuple[int, ...] = ()
-    """Numbers of the shards to give back."""
-
-
-def share_out(shards: Sequence[Shard], live: Collection[str], me: str) -> Moves:
-    """Return the moves of ``me`` after which the processes in ``live``, itself included, share the shards evenly.
-
-    Each holds at most its share, rounded up. After enough rounds every shard is held and none moves any more.
+    Each keeps at most its share, rounded up; what it has beyond that others take from it, so that no shard is ever left
+    to nobody. After enough rounds every shard is held and none moves any more.
     """
     share = -(-len(shards) // len(live))
-    mine = [shard for shard in shards if shard.holder == me]
-    if len(mine) > share:
-        return Moves(give=tuple(shard.number for shard in mine[share:]))
-    free = [shard for shard in shards if shard.holder not in live]
-    return Moves(take=tuple(free[: share - len(mine)]))
+    kept = dict.fromkeys(live, 0)
+    free, beyond = [], []
+    for shard in shards:
+        if shard.holder is None or shard.holder not in kept:
+            free.append(shard)
+        elif kept[shard.holder] < share:
+            kept[shard.holder] += 1
+        else:
+            beyond.append(shard)
+    return [*free, *beyond][: share - kept[me]]
 
 
 class LeaseKeeper:
     """Keeps this process's leases. Safe to call from several threads.
 
     Args:
-        lease_seconds: time without a heartbeat after which another process's leases are taken over, in seconds.
+        lease_seconds: time from a process's last heartbeat within which its leases are taken over, in seconds.
         holder: name of this process; by default a new one at each start.
     """
 
@@ -219,6 +219,7 @@ class LeaseKeeper:
         self._seen: dict[str, tuple[int, float]] = {}
         self._kept: float | None = None
         self._beats = 0
+        self._leaving = False
         self._thread = TickingThread(
             "leases", self.keep, lease_seconds / _BEATS_A_LEASE, stop_seconds=_STOP_TIMEOUT_SECONDS
         )
@@ -236,7 +237,7 @@ class LeaseKeeper:
         return self._held.get(shard_of(stream_id))
 
     def keep(self, *, now: bool = False) -> None:
-        """Write a heartbeat, take shards that nobody holds, and give back shards beyond this process's share.
+        """Write a heartbeat, and take shards that nobody holds or that others have beyond their share.
 
         Does nothing when it did so a moment ago, unless ``now``.
 
@@ -247,7 +248,7 @@ class LeaseKeeper:
             if self._thread.stopping.is_set():
                 return
             pause = self._lease_seconds / _BEATS_A_LEASE / 2
-            if not now and self._kept is not None and self._steady() - self._kept < pause:
+            if not (now or self._leaving) and self._kept is not None and self._steady() - self._kept < pause:
                 return
             self._keep()
             self._kept = self._steady()
@@ -255,6 +256,11 @@ class LeaseKeeper:
     def start(self) -> None:
         """Start to keep the leases in a thread of its own: a long tick of the loop must not lose them."""
         self._thread.start()
+
+    def leave(self) -> None:
+        """Let others take the leases from now on; until they do, this process, which is to end, decides under them."""
+        self._leaving = True
+        self.keep()
 
     def stop(self) -> None:
         """Give all leases back, so that another process can take them at once."""
@@ -264,30 +270,31 @@ class LeaseKeeper:
                 with self._database.write() as session:
                     give_back(session, self._held, self.holder)
                     forget_replica(session, self.holder)
+                _log.info("%d shards given back: 0 are decided here", len(self._held))
             except Exception:  # noqa: BLE001 - they expire
                 _log.exception("leases could not be given back; they will expire")
             self._held = {}
 
     def _keep(self) -> None:
         with self._database.write() as session:
-            # Counted here, so that a process whose row was deleted does not start over at an old count.
-            self._beats += 1
-            beat(session, self.holder, self._beats)
+            if self._leaving:
+                forget_replica(session, self.holder)
+            else:
+                # Counted here, so that a process whose row was deleted does not start over at an old count.
+                self._beats += 1
+                beat(session, self.holder, self._beats)
             make_shards(session)
             heartbeats = beats(session)
             live = self._live(heartbeats)
             before = shards(session)
-            moves = share_out(before, live, self.holder)
-            if moves.give:
-                give_back(session, moves.give, self.holder)
-            taken = take(session, moves.take, self.holder) if moves.take else []
-        kept = [
-            Lease(shard.number, shard.fencing)
-            for shard in before
-            if shard.holder == self.holder and shard.number not in moves.give
-        ]
+            chosen = [] if self._leaving else share_out(before, live, self.holder)
+            taken = take(session, chosen, self.holder) if chosen else []
+        kept = [Lease(shard.number, shard.fencing) for shard in before if shard.holder == self.holder]
+        lost = len(self._held) - len(kept)
         # Only after the commit; until then the earlier leases are valid.
         self._held = {lease.shard: lease for lease in [*kept, *taken]}
+        if taken or lost:
+            _log.info("%d shards taken, %d lost: %d are decided here", len(taken), lost, len(self._held))
         # One transaction each: two processes that take each other for dead could deadlock otherwise.
         for holder in sorted(set(heartbeats) - live):
             with self._database.write() as session:
@@ -303,5 +310,5 @@ class LeaseKeeper:
         return {
             holder
             for holder, (_, since) in seen.items()
-            if holder == self.holder or now - since < self._lease_seconds
+            if holder == self.holder or now - since < self._lease_seconds * _MISSED_BEATS / _BEATS_A_LEASE
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from math import inf
+from time import perf_counter
 
 from sqlalchemy import select
 
@@ -27,9 +29,6 @@ _DAY_EVERY_US = HOUR_US
 
 _FORGET_EVERY_US = HOUR_US
 """How often old rows of what was decided, and those of a deleted stream, are looked for, in microseconds."""
-
-_MAX_STEPS = 200
-"""Maximum steps in one tick; the rest comes first in the next one."""
 
 
 class Upkeep:
@@ -62,12 +61,16 @@ class Upkeep:
         self._forgot_us: dict[int, int] = {}
         self._emptied: set[int] = set()
 
-    def tick(self, now_us: int, max_steps: int = _MAX_STEPS) -> int:
+    def tick(self, now_us: int, max_seconds: float = inf) -> int:
         """Run the upkeep of every stream that is due; return how many steps were taken.
+
+        Args:
+            max_seconds: after how long no other step is begun; what is left over comes first the next time.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: when the store cannot list the streams.
         """
+        ends_s = perf_counter() + max_seconds
         with self._database.read() as session:
             streams = session.execute(select(StreamRow.id, StreamRow.deleted_us).order_by(StreamRow.id)).all()
         deleted = {stream_id for stream_id, deleted_us in streams if deleted_us is not None}
@@ -88,17 +91,18 @@ class Upkeep:
         ):
             try:
                 run = self._empty if stream_id in deleted else self._run
-                taken, finished = run(stream_id, now_us, max_steps - steps)
+                taken, finished = run(stream_id, now_us, ends_s)
             except Exception:  # noqa: BLE001 - the other streams go on
                 _log.exception("stream %d could not be rolled up; the next tick tries again", stream_id)
                 continue
             steps += taken
-            if not finished:
+            if finished:
+                self._done_us[stream_id] = now_us
+            if perf_counter() > ends_s:
                 break
-            self._done_us[stream_id] = now_us
         return steps
 
-    def run_upkeep(self, stream_id: int, max_steps: int = _MAX_STEPS) -> tuple[int, bool]:
+    def run_upkeep(self, stream_id: int, max_steps: int = 200) -> tuple[int, bool]:
         """Take all steps that are due for one stream, however old; return how many, and whether none is left."""
         for taken in range(max_steps):
             if not self.step(stream_id) and not self.forget(stream_id) and not self.age(stream_id):
@@ -140,34 +144,37 @@ class Upkeep:
             locked = locked_offset(session, stream_id)
             return locked is not None and _age(*locked, by_day=True) > 0
 
-    def _run(self, stream_id: int, now_us: int, max_steps: int) -> tuple[int, bool]:
+    def _run(self, stream_id: int, now_us: int, ends_s: float) -> tuple[int, bool]:
         """Take the steps that are due for one stream; it ages by more than an hour only once an hour, and by a day.
 
         So a clock that is ahead deletes no more than a day's worth before somebody can see it.
         """
         by_day = _passed(self._aged_us.get(stream_id), now_us, _DAY_EVERY_US)
-        for taken in range(max_steps):
-            aged_us = self._recover(stream_id, now_us, by_day=by_day)
-            if aged_us is None:
-                continue
-            if aged_us > HOUR_US:
-                self._aged_us[stream_id] = now_us
-            forgets = _passed(self._forgot_us.get(stream_id), now_us, _FORGET_EVERY_US)
-            for more in range(max_steps - taken):
-                if not self.step(stream_id) and not (forgets and self.forget(stream_id)):
-                    if forgets:
-                        self._forgot_us[stream_id] = now_us
-                    return taken + more, True
-            break
-        return max_steps, False
+        taken = 0
+        while (aged_us := self._recover(stream_id, now_us, by_day=by_day)) is None:
+            taken += 1
+            if perf_counter() > ends_s:
+                return taken, False
+        if aged_us > HOUR_US:
+            self._aged_us[stream_id] = now_us
+        forgets = _passed(self._forgot_us.get(stream_id), now_us, _FORGET_EVERY_US)
+        while self.step(stream_id) or (forgets and self.forget(stream_id)):
+            taken += 1
+            if perf_counter() > ends_s:
+                return taken, False
+        if forgets:
+            self._forgot_us[stream_id] = now_us
+        return taken, True
 
-    def _empty(self, stream_id: int, now_us: int, max_steps: int) -> tuple[int, bool]:
+    def _empty(self, stream_id: int, now_us: int, ends_s: float) -> tuple[int, bool]:
         """Delete the rows of a deleted stream."""
-        for taken in range(max_steps):
-            if not self.empty(stream_id, now_us):
-                self._emptied.add(stream_id)
-                return taken, True
-        return max_steps, False
+        taken = 0
+        while self.empty(stream_id, now_us):
+            taken += 1
+            if perf_counter() > ends_s:
+                return taken, False
+        self._emptied.add(stream_id)
+        return taken, True
 
     def _recover(self, stream_id: int, now_us: int, *, by_day: bool) -> int | None:
         """Take the next step after a wrong clock and return None; without any, return by how much the stream aged."""

@@ -69,7 +69,7 @@ class IssuerKeys:
 
         Raises:
             UnknownKeyError: when the issuer has no such key, or had none a moment ago.
-            IssuerUnavailableError: when its keys cannot be read, and none are there that are recent enough.
+            IssuerUnavailableError: when its keys cannot be read, and it is not among those that are recent enough.
         """
         since_s = self._steady() - self._tried_at
         found = self._usable().get(key_id)
@@ -80,7 +80,7 @@ class IssuerKeys:
             found = self._usable().get(key_id)
         if found is not None:
             return found
-        if not self._usable():
+        if self._fault:
             raise IssuerUnavailableError(
                 f"the keys of the issuer {self._name!r} cannot be read: {self._fault}",
                 headers={"Retry-After": str(round(PAUSE_SECONDS))},
@@ -106,7 +106,7 @@ class IssuerKeys:
             return
         if keys.keys() != self._keys.keys():
             _log.info("the issuer %r has the keys %s", self._name, ", ".join(sorted(keys)))
-        self._keys, self._read_at = keys, asked_at
+        self._keys, self._read_at, self._fault = keys, asked_at, ""
 
     def _address_of_keys(self) -> str:
         document = self._get(self._issuer.issuer.rstrip("/") + DISCOVERY_PATH)

@@ -194,8 +194,10 @@ class Ticker:
                 pace=self._pace,
                 runs=self._runs,
             )
+            # A replica has much to do when it takes streams over, and they are to be decided again soon.
+            half_s = max(self._tick_seconds, perf_counter() - begun) / 2
             with self._counters.upkeep_seconds.time():
-                self._upkeep.tick(self._clock())
+                self._upkeep.tick(self._clock(), max_seconds=half_s)
             self._overviews.tick(self._clock(), snapshot_seconds(self._tick_seconds, perf_counter() - begun))
         except Exception:
             self._counters.failures.inc()

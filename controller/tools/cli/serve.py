@@ -51,6 +51,7 @@ def serve(host: str | None, port: int | None, database_url: str | None, config: 
 def _serve(settings: Settings, closed_at_end: ExitStack) -> None:
     import uvicorn  # noqa: PLC0415 - --help starts fast without it
 
+    from tidemark.controller.base.background import in_thread  # noqa: PLC0415
     from tidemark.controller.base.errors import StoreUnusableError, TokenConflictError  # noqa: PLC0415
     from tidemark.controller.base.logs import configure_logs  # noqa: PLC0415
     from tidemark.controller.base.slow_requests import TimedProtocol  # noqa: PLC0415
@@ -90,13 +91,15 @@ def _serve(settings: Settings, closed_at_end: ExitStack) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    watch = app.state.service.watch
+    watch, leases = service.watch, service.decider.leases
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # Before the server waits for open requests: a watch of a bound would not end by itself. From here on the
             # controller reports that it is not ready, and still serves clients that have not noticed.
             watch.release()
+            # Others take its streams while it still decides them; should the store fail, the leases run out.
+            in_thread(leases.leave)
             await asyncio.sleep(settings.drain_seconds)
             await super().shutdown(sockets)
 

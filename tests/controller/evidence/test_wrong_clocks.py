@@ -75,7 +75,7 @@ def tick(controller: Controller) -> None:
     """Take one tick of the loop, upkeep included."""
     controller.service.decider.leases.keep(now=True)
     controller.tick()
-    controller.service.ticker._upkeep.tick(controller.clock(), 10_000)
+    controller.service.ticker._upkeep.tick(controller.clock())
 
 
 def conditions(controller: Controller) -> dict[str, str]:

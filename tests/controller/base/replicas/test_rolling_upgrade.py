@@ -161,3 +161,21 @@ def test_nothing_is_lost_or_doubled_while_a_release_takes_over_from_another_one(
             stored.release_version = session.scalar(text("SELECT version_num FROM alembic_version"))
         assert totals(stored) == totals_of((each for driver in every for each in driver.reports), tmp_path)
         stored.close()
+
+
+def test_the_streams_of_a_replica_that_drains_pass_on_while_it_still_serves(
+    bare_postgres_url: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        replicas = []
+        for name in ("ending", "other"):
+            replica = Replica(tmp_path, name, bare_postgres_url, TIDEMARK_DRAIN_SECONDS="3600")
+            stack.callback(replica.end)
+            replica.wait_ready()
+            replicas.append(replica)
+        ending, other = replicas
+        until(lambda: other.metric("tidemark_leases_held") == SHARDS // 2, "its share of the streams")
+        ending.process.terminate()
+        until(lambda: other.metric("tidemark_leases_held") == SHARDS, "the streams of the one that drains")
+        until(lambda: ending.metric("tidemark_leases_held") == 0, "that it notices")
+        assert ending.process.poll() is None

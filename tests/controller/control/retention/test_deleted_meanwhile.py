@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
+from math import inf
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def take_snapshot(job: RolledJob, stream_id: int) -> None:
 
 
 def run_upkeep(job: RolledJob, stream_id: int) -> None:
-    upkeep_of(job)._run(stream_id, job.controller.clock(), max_steps=1_000)
+    upkeep_of(job)._run(stream_id, job.controller.clock(), ends_s=inf)
 
 
 def publish_pins(job: RolledJob, _: int) -> None:
@@ -223,7 +224,7 @@ def upkeep_of(job: RolledJob) -> Upkeep:
 
 def check_nothing_left(job: RolledJob, gone: int) -> None:
     """Check that upkeep leaves nothing but the event."""
-    upkeep_of(job)._empty(gone, job.controller.clock(), max_steps=1_000)
+    upkeep_of(job)._empty(gone, job.controller.clock(), ends_s=inf)
     left = rows_of(job.controller, gone)
     assert [row[0] for row in left] == ["events"], left
 

@@ -69,7 +69,7 @@ class Load:
         while not self.over.is_set():
             controller.snapshot()
             upkeep = Upkeep(controller.service.database, controller.service.decider.leases, Retention())
-            upkeep.tick(controller.clock(), max_steps=20)
+            upkeep.tick(controller.clock(), max_seconds=0)
 
     def specify(self) -> None:
         """Set the SLO and the policy again: a stream that begins anew has none."""

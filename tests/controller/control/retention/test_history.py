@@ -194,3 +194,13 @@ def test_a_step_deletes_no_more_than_it_may_so_that_reports_come_between(
         assert held - now in {0, 1}
         held = now
     assert held < before
+
+
+def test_upkeep_without_time_takes_a_step_in_each_tick_until_nothing_is_left(controller: Controller) -> None:
+    old_job(controller)
+    service, now_us = controller.service, controller.clock()
+    upkeep = Upkeep(service.database, service.decider.leases, Retention())
+    taken = [upkeep.tick(now_us, max_seconds=0) for _ in range(100)]
+    assert max(taken) == 1
+    assert sum(taken) > 2
+    assert Upkeep(service.database, service.decider.leases, Retention()).tick(now_us) == 0

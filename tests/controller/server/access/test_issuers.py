@@ -349,6 +349,17 @@ def test_while_the_issuer_is_away_its_keys_are_used_for_a_day(trusting: Trusting
     assert answer.json()["detail"] == "the keys of the issuer 'idp' cannot be read: it answers 503"
 
 
+def test_a_key_that_is_new_while_the_issuer_is_away_is_asked_for_later(trusting: Trusting) -> None:
+    trusting.name(trusting.issuer.token())
+    trusting.issuer.rotate()
+    trusting.issuer.away = True
+    trusting.steady.now_s += PAUSE_SECONDS
+    assert [trusting.ask(trusting.issuer.token()).status_code for _ in range(2)] == [503, 503]
+    trusting.issuer.away = False
+    trusting.steady.now_s += PAUSE_SECONDS
+    assert trusting.name(trusting.issuer.token()) == "idp:kim"
+
+
 def test_an_issuer_that_is_away_at_the_start_holds_nobody_up_and_is_asked_again(
     tmp_path: Path, issuer: Issuer
 ) -> None:
