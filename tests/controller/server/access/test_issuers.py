@@ -490,7 +490,7 @@ def test_the_age_of_an_issuers_keys_is_a_metric_and_who_asks_for_it_has_them_rea
 
         def age() -> str:
             text: str = trusting.controller.http.get("/metrics").text
-            return text.split('tidemark_issuer_keys_age_seconds{issuer="idp"} ')[1].split("\n")[0]
+            return text.split('tidemark_issuer_keys_age_seconds{issuer="idp"} ')[1].split("\n", maxsplit=1)[0]
 
         def read(times: int) -> None:
             until(lambda: issuer.asked[DISCOVERY_PATH] == times, "it is asked", pause_s=0.01)
