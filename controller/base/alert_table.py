@@ -297,6 +297,18 @@ ALERTS: tuple[Alert, ...] = (
         notified=False,
     ),
     Alert(
+        name="TidemarkIssuerUnavailable",
+        hold_us=5 * _MINUTE_US,
+        labels=("issuer",),
+        summary="Tidemark cannot read the keys of the issuer {issuer}",
+        description=(
+            "Those that it has are {value} old, +Inf for none. New keys of it are not accepted meanwhile, nobody signs "
+            "in there on the page, and after a day all of its tokens are answered with 503: of people and of jobs."
+        ),
+        meaning="the keys of an issuer of tokens were not read for a quarter of an hour",
+        notified=False,
+    ),
+    Alert(
         name="TidemarkSnapshotsOld",
         hold_us=5 * _MINUTE_US,
         labels=(),

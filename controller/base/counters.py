@@ -5,7 +5,7 @@ The label of a Spark job is ``spark_job``: Prometheus keeps ``job`` for what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -119,6 +119,10 @@ _OTHER: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_limit_used_ratio": (
         "How much of a limit, or of one's share of it, is used: 1 is full.",
         ("limit",),
+    ),
+    "tidemark_issuer_keys_age_seconds": (
+        "Time since the keys of an issuer of tokens were last read; infinite until they were.",
+        ("issuer",),
     ),
     "tidemark_reports_rejected_total": (
         "Reports rejected since this process started, by problem type.",
@@ -307,3 +311,10 @@ def scrape_seconds(registry: CollectorRegistry) -> Histogram:
 def measure(registry: CollectorRegistry, name: str, read: Callable[[], float]) -> None:
     """Expose the gauge ``name`` with the value that ``read`` returns at each scrape."""
     Gauge(name, HELP[name], registry=registry).set_function(read)
+
+
+def measure_each(registry: CollectorRegistry, name: str, reads: Mapping[str, Callable[[], float]]) -> None:
+    """Expose the gauge ``name``, which has one label, with what is read at each scrape for each value of it."""
+    gauge = Gauge(name, HELP[name], LABELS[name], registry=registry)
+    for value, read in reads.items():
+        gauge.labels(value).set_function(read)

@@ -26,7 +26,7 @@ import httpx
 from sqlalchemy.exc import OperationalError
 
 from tidemark.controller.base.settings import Settings
-from tidemark.controller.server.access.issuers import Issuers
+from tidemark.controller.server.access.issuer_keys import IssuerKeys
 from tidemark.controller.server.app import create_app
 from tidemark.controller.server.http import request_body
 from tidemark.controller.server.http.openapi import COMMITTED
@@ -191,11 +191,20 @@ def api_examples() -> Json:
 
 
 def _sign_in(folder: str) -> Json:
-    """Return what a controller with an issuer answers about it; no issuer is called."""
+    """Return what a controller with an issuer answers about it; no issuer is called, and it has no keys."""
     address = {"issuer": "https://id.example.com/realms/shop", "audience": "tidemark"}
+    base = f"{address['issuer']}/protocol/openid-connect"
+    said = {
+        "issuer": address["issuer"],
+        "jwks_uri": f"{base}/certs",
+        "authorization_endpoint": f"{base}/auth",
+        "token_endpoint": f"{base}/token",
+        "revocation_endpoint": f"{base}/revoke",
+        "end_session_endpoint": f"{base}/logout",
+    }
     table = {**address, "group_roles": "sre=operator", "client_id": "tidemark"}
     with (
-        patch.object(Issuers, "read_ahead"),
+        patch.object(IssuerKeys, "_get", lambda *_: said),
         _started(folder, issuers_file=write_issuers(Path(folder), keycloak=table)) as trusting,
     ):
         trusting.ask("GET", "/v1/sign-in")

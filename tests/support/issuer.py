@@ -1,7 +1,12 @@
-"""An issuer of JSON Web Tokens on loopback, with real keys: discovery, keys, and the device flow; it can be away."""
+"""An issuer of JSON Web Tokens on loopback, with real keys, which can be away.
+
+It has discovery, keys, the device flow, and the authorization code flow with PKCE, where it asks nobody anything.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import threading
 import time
@@ -12,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -47,6 +52,12 @@ class Issuer:
     """What was posted."""
     document: dict[str, Any] = field(default_factory=dict)
     """What discovery says besides."""
+    groups: list[str] = field(default_factory=list)
+    """Groups of the person who signs in by a code."""
+    refusal: dict[str, str] | None = None
+    """What it sends a person back with in place of a code."""
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was asked for, by the code that it was answered with; each code is worth one exchange."""
 
     def rotate(self) -> None:
         """Sign with another key from now on, and withdraw the one before."""
@@ -74,6 +85,29 @@ class Issuer:
             found.append({**json.loads(kind.to_jwk(key.public_key())), "kid": name, "use": "sig"})
         return {"keys": found}
 
+    def sent_back(self, query: str) -> str:
+        """Return where a person is sent who came to sign in."""
+        asked = dict(parse_qsl(query))
+        code = f"code-{len(self.codes)}"
+        self.codes[code] = asked
+        answer = self.refusal or {"code": code, "iss": self.url}
+        return f"{asked['redirect_uri']}?{urlencode({**answer, 'state': asked['state']})}"
+
+    def _exchange(self, form: dict[str, str]) -> dict[str, Any]:
+        asked = self.codes.pop(form["code"], {})
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        same = all(asked.get(name) == form[name] for name in ("client_id", "redirect_uri"))
+        if not same or (asked["code_challenge_method"], asked["code_challenge"]) != ("S256", challenge):
+            return {"error": "invalid_grant"}
+        return {
+            "access_token": self.token(groups=self.groups),
+            "id_token": self.token(aud=asked["client_id"], nonce=asked["nonce"]),
+            "token_type": "Bearer",
+            "expires_in": 300,
+            "refresh_token": "renews-it",
+        }
+
     def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
         self.asked[path] += 1
         if self.away:
@@ -85,10 +119,14 @@ class Issuer:
                 "device_authorization_endpoint": self.url + "/device",
                 "token_endpoint": self.url + "/token",
                 "authorization_endpoint": self.url + "/authorize",
+                "revocation_endpoint": self.url + "/revoke",
+                "end_session_endpoint": self.url + "/end",
             }
             return 200, {**said, **self.document}
         if path == KEYS_PATH:
             return 200, self.public()
+        if path == "/revoke":
+            return 200, {}
         if path in self.answers:
             waiting = self.answers[path]
             answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
@@ -107,17 +145,28 @@ def running_issuer(key: int = 0) -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             issuer.sent.append((self.path, dict(self.headers.items())))
-            self._send(*issuer._answer(self.path))
+            path, _, query = self.path.partition("?")
+            if path == "/authorize":
+                self.send_response(302)
+                self.send_header("Location", issuer.sent_back(query))
+                self.end_headers()
+            else:
+                self._send(*issuer._answer(path))
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            issuer.forms.append(dict(parse_qsl(body)))
+            form = dict(parse_qsl(body))
+            issuer.forms.append(form)
+            if "code_verifier" in form:
+                issuer.answers["/token"] = [issuer._exchange(form)]
             self._send(*issuer._answer(self.path))
 
         def _send(self, status: int, document: dict[str, Any]) -> None:
             body = json.dumps(document).encode()
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("Access-Control-Allow-Origin", self.headers.get("Origin", "*"))
             self.end_headers()
             self.wfile.write(body)
 

@@ -155,6 +155,12 @@ class Keycloak:
                 page = browser.post(urljoin(str(page.url), unescape(form[1])), data={**hidden, **filled})
             assert "Device Login Successful" in page.text, page.text
 
+    def allow_page(self, url: str) -> None:
+        """Let people sign in on a page, as the documents say: its address comes back, its origin may exchange codes."""
+        path = f"/{REALM}/clients/{self.one(f'/{REALM}/clients?clientId={CLIENT}')}"
+        client = self.admin("GET", path).json()
+        self.admin("PUT", path, {**client, "redirectUris": [f"{url}/"], "webOrigins": [url]})
+
     def leave_group(self, group: str) -> None:
         """Take the user out of a group."""
         user, of = (

@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tidemark.models.evidence.late_counts import ByValue, LossCounts, hour_of, late_counts
 from tidemark.models.protocol.messages import Acknowledgement, to_json_object
 
 from support.controller_app import Controller
+from support.issuer import write_issuers
 from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.seeded import continued
 from support.streams import SECOND, Row
+from support.tokens import bearer, make_token
 
 __all__ = ["run_partitions", "whole_controller"]
 
@@ -79,6 +83,11 @@ def _count_by_region(job: RolledJob) -> None:
     assert answer.status_code == 201, answer.text
 
 
+def _issuers(folder: Path) -> Path:
+    nobody = {"issuer": "http://127.0.0.1:9", "audience": "tidemark", "group_roles": "*=viewer"}
+    return write_issuers(folder, idp=nobody)
+
+
 @contextmanager
 def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]:
     """Run a controller with a job that has gone through a rollout, one in Live, and one whose windows miss the target.
@@ -87,8 +96,12 @@ def whole_controller(database_url: str, **settings: Any) -> Iterator[Controller]
         database_url: a SQLite file that is not there yet, or the PostgreSQL that tests share.
         settings: the controller's.
     """
-    with continued(database_url, _through_a_rollout, **settings) as job:
+    with (
+        TemporaryDirectory() as folder,
+        continued(database_url, _through_a_rollout, issuers_file=_issuers(Path(folder)), **settings) as job,
+    ):
         controller = job.controller
+        controller.http.headers.update(bearer(make_token(controller)))
         # What this process has counted is there too.
         run_partitions(job, 1, slow=3, late_s=90)
         live = RolledJob(controller, job="live", live=True)

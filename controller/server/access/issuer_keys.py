@@ -1,7 +1,8 @@
 """The public keys of an issuer: found by OpenID Connect Discovery, cached, and read again as the issuer rotates them.
 
 They are read in a thread, once however many requests wait for them, and only a request whose key is not there waits.
-What a stranger sends, such as tokens with random key ids, reads them at most every ``PAUSE_SECONDS``.
+What a stranger sends, such as tokens with random key ids, reads them at most every ``PAUSE_SECONDS``. With them the
+addresses are read at which people sign in.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -42,12 +44,16 @@ DISCOVERY_PATH = "/.well-known/openid-configuration"
 """Where an issuer describes itself (OpenID Connect Discovery 1.0), under its address."""
 
 
+ENDPOINTS = ("authorization_endpoint", "token_endpoint", "revocation_endpoint", "end_session_endpoint")
+"""Names of the addresses at which people sign in and out, in what an issuer says of itself."""
+
+
 class UnknownKeyError(Exception):
     """The issuer has no such key."""
 
 
 class IssuerKeys:
-    """The keys of an issuer. For one thread, that of the event loop.
+    """The keys of an issuer. For one thread, that of the event loop, but for ``age_seconds``.
 
     Args:
         name: name of the issuer, for messages.
@@ -63,6 +69,9 @@ class IssuerKeys:
         self._read_at = self._tried_at = float("-inf")
         self._reading: Future[None] | None = None
         self._fault = "they were not read yet"
+        self._lock = threading.Lock()
+        self.endpoints: Mapping[str, str] | None = None
+        """Those of ``ENDPOINTS`` that the issuer has, by name; None while they were not read."""
 
     async def key(self, key_id: str) -> jwt.PyJWK:
         """Return a key by its id (``kid``).
@@ -71,13 +80,12 @@ class IssuerKeys:
             UnknownKeyError: when the issuer has no such key, or had none a moment ago.
             IssuerUnavailableError: when its keys cannot be read, and it is not among those that are recent enough.
         """
-        since_s = self._steady() - self._tried_at
         found = self._usable().get(key_id)
-        if since_s >= (PAUSE_SECONDS if found is None else READ_AGAIN_SECONDS):
-            self.read()
-        if found is None and self._reading is not None:
-            await asyncio.wrap_future(self._reading)
+        if found is None:
+            await self._read_now()
             found = self._usable().get(key_id)
+        else:
+            self.read(READ_AGAIN_SECONDS)
         if found is not None:
             return found
         if self._fault:
@@ -87,11 +95,33 @@ class IssuerKeys:
             )
         raise UnknownKeyError
 
-    def read(self) -> None:
-        """Begin to read the keys, unless that is under way."""
-        if self._reading is None or self._reading.done():
-            self._tried_at = self._steady()
-            self._reading = in_thread(self._read)
+    async def read_endpoints(self) -> Mapping[str, str]:
+        """Return those of ``ENDPOINTS`` that the issuer has; none while they cannot be read."""
+        if self.endpoints is None:
+            await self._read_now()
+        return self.endpoints or {}
+
+    def age_seconds(self) -> float:
+        """Return how long ago the keys were last read, infinite for never.
+
+        When they are old it begins to read them again, so that who watches this learns that an issuer is away before
+        its users do. Safe to call from several threads.
+        """
+        self.read(READ_AGAIN_SECONDS)
+        return self._steady() - self._read_at
+
+    def read(self, pause_seconds: float = 0.0) -> None:
+        """Begin to read the keys, unless that is under way or was begun less than ``pause_seconds`` ago."""
+        with self._lock:
+            idle = self._reading is None or self._reading.done()
+            if idle and self._steady() - self._tried_at >= pause_seconds:
+                self._tried_at = self._steady()
+                self._reading = in_thread(self._read)
+
+    async def _read_now(self) -> None:
+        self.read(PAUSE_SECONDS)
+        if self._reading is not None:
+            await asyncio.wrap_future(self._reading)
 
     def _usable(self) -> Mapping[str, jwt.PyJWK]:
         return self._keys if self._steady() - self._read_at < STALE_SECONDS else {}
@@ -115,6 +145,10 @@ class IssuerKeys:
         address = document.get("jwks_uri")
         if not isinstance(address, str) or not is_safe_address(address):
             raise NoAnswer("it names no address of its keys that begins with https://")
+        named = {name: document.get(name) for name in ENDPOINTS}
+        self.endpoints = {
+            name: url for name, url in named.items() if isinstance(url, str) and is_safe_address(url)
+        }
         return address
 
     def _get(self, url: str) -> Mapping[str, Any]:

@@ -5,7 +5,8 @@ Nothing is stored of them, and they are never logged: a role ends with the token
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jwt
@@ -23,6 +24,9 @@ MAX_CHARACTERS = 16_384
 
 MAX_NAME = 200
 """Characters of a user's name in events, with its issuer."""
+
+_ORIGIN = re.compile(r"(https?://[A-Za-z0-9.:\[\]-]+)(?:/|$)")
+"""The origin of an address, without any character that has a meaning in a header."""
 
 _REQUIRED = ("iss", "aud", "exp", "sub")
 _TYPES = frozenset({"JWT", "AT+JWT", "APPLICATION/AT+JWT"})
@@ -52,6 +56,30 @@ class Issuers:
         """Begin to read the keys of all of them, so that the first requests do not wait for it."""
         for _, _, keys in self._trusted.values():
             keys.read()
+
+    @property
+    def ages(self) -> dict[str, Callable[[], float]]:
+        """By issuer what returns how long ago its keys were read, in seconds."""
+        return {name: keys.age_seconds for name, _, keys in self._trusted.values()}
+
+    @property
+    def origins(self) -> list[str]:
+        """Where the page sends requests to for people who sign in; an issuer's own while it was not read."""
+        found = (
+            _ORIGIN.match((keys.endpoints or {}).get(name, one.issuer))
+            for _, one, keys in self._trusted.values()
+            if one.client_id is not None
+            for name in ("token_endpoint", "revocation_endpoint")
+        )
+        return sorted({origin[1] for origin in found if origin is not None})
+
+    async def at_which_people_sign_in(self) -> list[tuple[str, Issuer, Mapping[str, str]]]:
+        """Return the name of each issuer that has a client for people, the issuer, and its addresses for that."""
+        return [
+            (name, one, await keys.read_endpoints())
+            for name, one, keys in self._trusted.values()
+            if one.client_id is not None
+        ]
 
     async def principal(self, token: str) -> Principal:
         """Return who sends a token.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from tidemark.controller.server.http.etags import etag, is_current
+from tidemark.controller.server.process.service import Service
 
 FOLDER = Path(__file__).parent / "static"
 """The folder of the files."""
@@ -48,10 +50,12 @@ MEDIA_TYPES = {
 _FOR_GOOD = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
 
+_POLICY = "Content-Security-Policy"
+
 HEADERS = MappingProxyType(
     {
         # Nothing from other hosts, no script in the document, and no text that becomes markup.
-        "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        _POLICY: "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "object-src 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
@@ -110,7 +114,8 @@ def install(app: FastAPI) -> None:
     page = read_page()
 
     async def document(request: Request) -> Response:
-        return _answer(request, page.document, _ASK_AGAIN)
+        service: Service = request.app.state.service
+        return _answer(request, page.document, _ASK_AGAIN, service.authenticator.issuers.origins)
 
     async def file(request: Request) -> Response:
         found = page.files.get(request.path_params["name"])
@@ -136,8 +141,14 @@ def _file(name: str, content: bytes) -> PageFile:
     return PageFile(content, MEDIA_TYPES[Path(name).suffix], etag(hashlib.sha256(content).hexdigest()[:32]))
 
 
-def _answer(request: Request, file: PageFile, cache: str) -> Response:
-    headers: dict[str, Any] = {**HEADERS, "ETag": file.tag, "Cache-Control": cache}
-    if is_current(request.headers.get("if-none-match"), file.tag):
+def _answer(request: Request, file: PageFile, cache: str, issuers: Iterable[str] = ()) -> Response:
+    """Return a file; the document may also send requests to issuers, by their origins, where people sign in."""
+    origins = "".join(f" {origin}" for origin in issuers)
+    # Browsers keep the policy of a document that has not changed, so the tag changes with it.
+    tag = etag(hashlib.sha256(f"{file.tag}{origins}".encode()).hexdigest()[:32]) if origins else file.tag
+    headers: dict[str, Any] = {**HEADERS, "ETag": tag, "Cache-Control": cache}
+    if origins:
+        headers[_POLICY] += f"; connect-src 'self'{origins}"
+    if is_current(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
     return Response(file.content, headers=headers, media_type=file.media_type)

@@ -21,6 +21,7 @@ from tidemark.controller.base.counters import (
     LineageCounters,
     LoopCounters,
     measure,
+    measure_each,
 )
 from tidemark.controller.base.db.database import Database, Limits
 from tidemark.controller.base.db.leases import LeaseKeeper
@@ -179,6 +180,7 @@ def make_service(settings: Settings, clock: Clock, steady: SteadyClock = time.mo
     measure(registry, "tidemark_tick_interval_seconds", lambda: settings.tick_seconds)
     gates, destinations = read_gates(settings.gates_file), destinations_in(settings)
     authenticator = Authenticator(database, settings, clock, steady)
+    measure_each(registry, "tidemark_issuer_keys_age_seconds", authenticator.issuers.ages)
     bodies = Shares("bodies", _BODIES_AT_ONCE * settings.max_body_bytes)
     scrape.limits |= {"polls": lambda: watch.callers.used, "bodies": lambda: bodies.used}
     rates = RateLimits(settings.reports_per_second, settings.requests_per_second, steady)

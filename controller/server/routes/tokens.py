@@ -129,9 +129,10 @@ async def get_sign_in(service: TheService) -> SignIn:
     """Return the issuers at which people sign in, so that they need to know the controller's address alone."""
     return SignIn(
         issuers=[
-            SignInIssuer(name=name, issuer=one.issuer, client_id=one.client_id, scope=one.scope)
-            for name, one in service.authenticator.issuers.by_name.items()
-            if one.client_id is not None
+            SignInIssuer(
+                name=name, issuer=one.issuer, client_id=one.client_id or "", scope=one.scope, **endpoints
+            )
+            for name, one, endpoints in await service.authenticator.issuers.at_which_people_sign_in()
         ]
     )
 

@@ -70,6 +70,15 @@ class SignInIssuer(Answer):
     """What to sign in as."""
     scope: str
     """What to ask for, separated by spaces."""
+    authorization_endpoint: str | None = None
+    """Where a browser goes to sign in, by the authorization code flow with PKCE. Like those below null where the issuer
+    has none, or cannot be read now."""
+    token_endpoint: str | None = None
+    """Where the code is exchanged, and a token renewed."""
+    revocation_endpoint: str | None = None
+    """Where a token is ended (RFC 7009)."""
+    end_session_endpoint: str | None = None
+    """Where a browser goes to sign out of the issuer itself."""
 
 
 class SignIn(Answer):

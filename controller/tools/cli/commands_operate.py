@@ -28,7 +28,7 @@ login -> login:login answer
   - --issuer: Name of the issuer, where the controller trusts several.
 
 logout -> login:logout answer
-  Forget the token of tidemark login.
+  Sign out: forget the token of tidemark login, and end it at its issuer.
   + URL
 
 token create -> token:create answer

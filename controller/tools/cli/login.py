@@ -33,13 +33,15 @@ def login(url: str, issuer: str | None) -> CommandAnswer:
 
 
 def logout(url: str) -> CommandAnswer:
-    """Forget the token."""
+    """Forget the token, and have its issuer end it."""
     from tidemark.controller.tools.client.sign_in import sign_out  # noqa: PLC0415 - only here
 
     with connect(url, None, token="") as tidemark:
-        found = sign_out(tidemark.url)
-    text = "signed out" if found else "nobody was signed in"
-    return CommandAnswer({"signed_out": found}, lambda: say(text))
+        fault = sign_out(tidemark.url)
+    text = "nobody was signed in" if fault is None else "signed out"
+    note = f"the issuer has not ended the sign-in, which ends there by itself: {fault}" if fault else None
+    answer = {"signed_out": fault is not None, "ended_at_issuer": fault == ""}
+    return CommandAnswer(answer, lambda: say(text), note=note)
 
 
 def _chosen(tidemark: Client, name: str | None) -> SignInIssuer:

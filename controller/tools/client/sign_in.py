@@ -60,6 +60,7 @@ class _Kept:
     access_token: str
     expires_us: int
     refresh_token: str | None
+    revocation_url: str | None = None
 
     @property
     def is_fresh(self) -> bool:
@@ -77,7 +78,8 @@ def sign_in(url: str, at: SignInIssuer, show: Callable[[Code], None]) -> None:
         SignInError: when the issuer cannot be used or refuses, or nobody confirms the code in time.
     """
     document = _asked("GET", at.issuer.rstrip("/") + "/.well-known/openid-configuration")
-    device_url, token_url = (document.get(f"{name}_endpoint") for name in ("device_authorization", "token"))
+    names = ("device_authorization", "token", "revocation")
+    device_url, token_url, revocation_url = (document.get(f"{name}_endpoint") for name in names)
     if (
         document.get("issuer") != at.issuer
         or not isinstance(device_url, str)
@@ -99,7 +101,7 @@ def sign_in(url: str, at: SignInIssuer, show: Callable[[Code], None]) -> None:
         left_s -= poll_s
         answer = _asked("POST", token_url, form)
         if "access_token" in answer:
-            return _keep(url, _kept(answer, at.client_id, token_url, None))
+            return _keep(url, _kept(answer, at.client_id, token_url, None, revocation_url))
         if answer.get("error") == "slow_down":
             poll_s += _POLL_SECONDS
         elif answer.get("error") != "authorization_pending":
@@ -107,12 +109,26 @@ def sign_in(url: str, at: SignInIssuer, show: Callable[[Code], None]) -> None:
     raise SignInError("nobody confirmed the code in time")
 
 
-def sign_out(url: str) -> bool:
-    """Forget the token for a controller, and return whether there was one."""
+def sign_out(url: str) -> str | None:
+    """Forget the token for a controller, and end it at its issuer (RFC 7009).
+
+    Returns: why its issuer has not ended it, empty where it has; None where nobody was signed in.
+    """
     with _alone(url) as file:
-        found = file.exists()
+        kept = _read(url)
         file.unlink(missing_ok=True)
-    return found
+    return None if kept is None else _revoke(kept)
+
+
+def _revoke(kept: _Kept) -> str:
+    if kept.revocation_url is None or not is_safe_address(kept.revocation_url):
+        return "it cannot be asked to"
+    form = {"client_id": kept.client_id, "token": kept.refresh_token or kept.access_token}
+    try:
+        answer = fetch("POST", kept.revocation_url, _FETCH_SECONDS, data=form)
+    except NoAnswer as error:
+        return str(error)
+    return "" if answer.is_success else f"it answers {answer.status_code}"
 
 
 def token_for(url: str) -> str:
@@ -135,12 +151,18 @@ def token_for(url: str) -> str:
         if "access_token" not in answer:
             raise SignInError(f"you are signed in no longer; run: tidemark login --url {url}")
         # Issuers may give another token for the next renewal; then the one that was used is worth nothing.
-        renewed = _kept(answer, kept.client_id, kept.token_url, token)
+        renewed = _kept(answer, kept.client_id, kept.token_url, token, kept.revocation_url)
         _write(file, renewed)
         return renewed.access_token
 
 
-def _kept(answer: Mapping[str, Any], client_id: str, token_url: str, refresh_token: str | None) -> _Kept:
+def _kept(
+    answer: Mapping[str, Any],
+    client_id: str,
+    token_url: str,
+    refresh_token: str | None,
+    revocation_url: str | None,
+) -> _Kept:
     lifetime_s = answer.get("expires_in")
     return _Kept(
         client_id,
@@ -148,6 +170,7 @@ def _kept(answer: Mapping[str, Any], client_id: str, token_url: str, refresh_tok
         str(answer["access_token"]),
         system_clock() + (round(lifetime_s * 1e6) if isinstance(lifetime_s, int | float) else 0),
         answer.get("refresh_token", refresh_token),
+        revocation_url,
     )
 
 

@@ -1,8 +1,9 @@
 // Requests to the controller: JSON in and out, ETags, and errors in words.
 
+import { Away, Rejected } from "./errors.js";
 import { token } from "./session.js";
 
-/** @import { Problem } from "api" */
+export { Away, Rejected };
 
 const LIMIT_MS = 20_000;
 const MAX_CACHED = 60;
@@ -10,22 +11,6 @@ const PAGE_SIZE = 1_000;
 /** @type {Map<string, {etag: string | null, text: string, value: unknown}>} */
 const cached = new Map();
 let serverAheadMs = 0;
-
-/** The controller rejected the request and gave its reason. */
-export class Rejected extends Error {
-    /**
-     * @param {number} status
-     * @param {Partial<Problem>} problem
-     */
-    constructor(status, problem) {
-        super(problem.detail || problem.title || `the controller answered ${status}`);
-        this.status = status;
-        this.problem = problem;
-    }
-}
-
-/** The controller did not answer, or something else answered in its place. */
-export class Away extends Error {}
 
 /** Return the time by the controller's clock, in microseconds since the epoch, as far as its answers reveal it. */
 export function nowUs() {
@@ -140,7 +125,7 @@ export function forget() {
  */
 async function request(method, path, { headers = {}, body = null, signal = null }) {
     const limit = AbortSignal.timeout(LIMIT_MS);
-    const secret = token();
+    const secret = await token();
     let response;
     try {
         response = await fetch(new URL(path, document.baseURI), {

@@ -1,42 +1,42 @@
 // The page: which view is shown, whether the controller answers, and who calls.
 
-import { Away, forget, Rejected } from "./api.js";
+import { accessCard } from "./access_card.js";
+import { Away, forget, get, Rejected } from "./api.js";
 import { button, el, icon, put, say } from "./dom.js";
 import { Fleet } from "./fleet.js";
 import { ago, moment } from "./format.js";
 import { showHelp } from "./help.js";
 import { Poll } from "./poll.js";
 import { fleetHash, here } from "./router.js";
-import { keepToken, token } from "./session.js";
+import { hasToken, keepToken, signedInAt, signOut, takeAnswer } from "./session.js";
 import { Stream } from "./stream.js";
 import { chosenTheme, nextTheme } from "./theme.js";
 import { sentence } from "./words.js";
 
+/** @import { Caller, SignInIssuer } from "api" */
 /** @typedef {Fleet | Stream} View */
 
 const EVERY_MS = 5_000;
 const UNAUTHENTICATED = 401;
 const FORBIDDEN = 403;
 const NOT_FOUND = 404;
+/** Who calls without credentials, from this machine. */
+const LOOPBACK = "loopback";
 const THEMES = { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" };
 
 const content = byId("content");
 const banner = byId("banner");
 const fresh = el("span", { class: "fresh", role: "status", "aria-live": "off" });
 const theme = button("", () => showTheme(nextTheme()), { class: "button quiet" });
-const forgetButton = button(
-    "Forget the token",
-    () => {
-        dropToken();
-        open();
-    },
-    { class: "button quiet" },
-);
+const who = el("span", { class: "who" });
+const leaveButton = button("", leave, { class: "button quiet" });
 
 /** @type {View | null} */
 let shown = null;
 /** @type {Poll | null} */
 let poll = null;
+/** @type {Caller | null} Who calls, and what that allows; null while it is not known. */
+let caller = null;
 /** @type {number | null} When the controller last answered. */
 let answeredUs = null;
 /** @type {number | null} Since when it does not. */
@@ -50,7 +50,7 @@ function open() {
     const place = here();
     answeredUs = null;
     hideBanner();
-    forgetButton.hidden = token() === null;
+    showCaller(null);
     put(content, el("p", { class: "empty", text: "Loading …" }));
     const view = place.view === "stream" ? new Stream(content, place, shell) : new Fleet(content, place, shell);
     shown = view;
@@ -70,6 +70,7 @@ async function refresh(view, signal) {
         answeredUs = Date.now() * 1_000;
         awaySinceUs = null;
         hideBanner();
+        if (caller === null) showCaller(await get("v1/caller", signal));
     } catch (error) {
         if (view !== shown || signal.aborted) return;
         onFailure(error, view);
@@ -103,7 +104,7 @@ function showAway(error, view) {
     const reason =
         error instanceof Rejected
             ? `The controller answers ${error.status}: ${error.message}.`
-            : `The controller has not answered since ${moment(awaySinceUs)}: ${error.message}.`;
+            : `${error.who} has not answered since ${moment(awaySinceUs)}: ${error.message}.`;
     const old = answeredUs === null ? "" : ` The figures are from ${moment(answeredUs)}.`;
     showBanner(
         `${reason}${old} The page tries again every ${EVERY_MS / 1_000} s.`,
@@ -143,52 +144,44 @@ function showRejected(error) {
     );
 }
 
-/** @param {Rejected | null} error Why it is asked for; null when a person wants to. */
-function askForToken(error) {
+/**
+ * Ask how a person wants to get in.
+ * @param {Error | null} error Why; null when a person wants to.
+ * @param {SignInIssuer | null} [left] Where the person has signed out.
+ */
+async function askForToken(error, left = null) {
     poll?.end();
     hideBanner();
-    const message = error && sentence(error.message);
-    const wasSent = token() !== null;
+    // Before the first view only an issuer has answered.
+    const [view, failed] = [shown, hasToken() || shown === null];
     dropToken();
-    const field = el("input", {
-        id: "token",
-        type: "password",
-        autocomplete: "off",
-        spellcheck: "false",
-        required: true,
-        "aria-describedby": "token-error",
-    });
-    const form = el(
-        "form",
-        {
-            class: "card notice",
-            on: {
-                submit: (event) => {
-                    event.preventDefault();
-                    keepToken(field.value.trim());
-                    open();
-                },
-            },
-        },
-        el("h1", { text: "This controller needs a token" }),
-        !wasSent && message && el("p", { text: message }),
-        el("label", { for: "token", text: "Token" }),
-        field,
-        el("p", { class: "error", id: "token-error", role: "alert" }, wasSent && message),
-        el("p", {
-            class: "hint",
-            text: "“tidemark token create NAME --role viewer” (or operator) makes one. This tab keeps it until it is closed; nothing else does.",
-        }),
-        el("p", { class: "row" }, el("button", { class: "button primary", type: "submit", text: "Continue" })),
-    );
-    put(content, form);
-    forgetButton.hidden = true;
-    field.focus();
+    const card = await accessCard({ message: error && sentence(error.message), failed, left, then: open });
+    if (view !== shown) return;
+    put(content, card);
+    /** @type {HTMLElement | null} */ (card.querySelector("button, input"))?.focus();
 }
 
 function dropToken() {
     keepToken(null);
     forget();
+    showCaller(null);
+}
+
+async function leave() {
+    const at = signedInAt();
+    const known = await signOut();
+    await askForToken(at && Error(known === null ? "you are signed out" : `you are signed out here, but ${known}`), at);
+}
+
+/** @param {Caller | null} found Null while it is not known. */
+function showCaller(found) {
+    caller = found;
+    const { name, role } = found === null || found.name === LOOPBACK ? { name: "", role: "" } : found;
+    // Users of issuers have a number besides.
+    put(who, el("b", { text: name.replace(/ \(sub .*\)$/, "") }), ` ${role ?? "no role"}`);
+    who.title = name;
+    leaveButton.hidden = !hasToken();
+    put(leaveButton, signedInAt() === null ? "Forget the token" : "Sign out");
 }
 
 /**
@@ -264,7 +257,8 @@ put(
     ),
     el("span", { class: "space" }),
     fresh,
-    forgetButton,
+    who,
+    leaveButton,
     theme,
     button("Help", showHelp, { class: "button quiet", title: "Keys and signs (?)" }),
 );
@@ -272,4 +266,4 @@ showTheme(chosenTheme());
 addEventListener("hashchange", open);
 addEventListener("keydown", onKey);
 setInterval(showFreshness, 1_000);
-open();
+takeAnswer().then(open, askForToken);

@@ -97,7 +97,7 @@ export class Dialog {
                 if (!(await handled(error))) this.#showRejected(error);
             } else if (error instanceof Away) {
                 const text = `${error.message}; it may have been done or not. Look, and try again.`;
-                this.#show("The controller does not answer", el("p", { text }));
+                this.#show(`${error.who} does not answer`, el("p", { text }));
             } else throw error;
             return undefined;
         }

@@ -1,4 +1,4 @@
-"""Single sign-on with a real Keycloak: the device flow, roles by groups, keys rotated, and Keycloak away."""
+"""Single sign-on with a real Keycloak: on the page and by the device flow, roles by groups, keys rotated, and away."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from playwright.sync_api import expect
 
 from tidemark.controller.server.access.issuer_keys import PAUSE_SECONDS, READ_AGAIN_SECONDS
 from tidemark.controller.tools.cli import app
 from tidemark.controller.tools.client import sign_in as signing_in
 
+from support.browser import running_browser, watched_page
 from support.controller_app import Controller
 from support.issuer import write_issuers
 from support.keycloak import CLIENT, PASSWORD, USER, Keycloak, running_keycloak
 from support.served import served
-from support.tokens import bearer
+from support.tokens import bearer, make_token
 
 pytestmark = [pytest.mark.soak, pytest.mark.slow]
 
@@ -38,6 +41,64 @@ def _table(keycloak: Keycloak) -> dict[str, str]:
         "user_claim": "preferred_username",
         "group_roles": "sre=operator, *=viewer:public-*",
     }
+
+
+@pytest.mark.timeout(1_800)
+def test_a_person_signs_in_on_the_page_is_renewed_and_signs_out(keycloak: Keycloak, tmp_path: Path) -> None:
+    file = write_issuers(tmp_path, keycloak=_table(keycloak))
+    with (
+        Controller(f"sqlite:///{tmp_path / 't.db'}", issuers_file=file) as controller,
+        served(controller.app) as url,
+        running_browser() as browser,
+        watched_page(browser, url) as watched,
+    ):
+        root = bearer(make_token(controller))
+        slo = {"target_ppm": 990_000}
+        controller.http.put("/v1/jobs/shop/streams/clicks/slo", json=slo, headers=root)
+        keycloak.allow_page(url)
+        page = watched.page
+
+        def kept() -> dict[str, Any]:
+            (stored,) = page.evaluate("Object.values(sessionStorage)")
+            found: dict[str, Any] = json.loads(stored)
+            return found
+
+        def sign_in() -> None:
+            page.get_by_role("button", name="Sign in at keycloak").click()
+            page.locator("#username").fill(USER)
+            page.locator("#password").fill(PASSWORD)
+            page.locator("#kc-login").click()
+            expect(page.locator(".who")).to_have_text("keycloak:kim operator")
+
+        watched.open("/#/streams/shop/clicks")
+        sign_in()
+        assert page.url == f"{url}/#/streams/shop/clicks"
+        first = kept()
+        page.evaluate(
+            "for (const [name, text] of Object.entries(sessionStorage))"
+            " sessionStorage.setItem(name, text.replace(/endsMs.:\\d+/, 'endsMs\":0'))"
+        )
+        page.reload()
+        expect(page.locator(".who")).to_have_text("keycloak:kim operator")
+        renewed = kept()
+        assert renewed["access"] != first["access"]
+        print(f"renewed in {keycloak.issuer}, kept in the tab: {sorted(renewed)}")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_text("You are signed out.")).to_be_visible()
+        form = {
+            "grant_type": "refresh_token",
+            "client_id": CLIENT,
+            "refresh_token": renewed["refresh"],
+        }
+        ended = keycloak.http.post(f"{keycloak.issuer}/protocol/openid-connect/token", data=form)
+        print(ended.json())
+        assert (ended.status_code, ended.json()["error"]) == (400, "invalid_grant")
+        page.get_by_role("link", name="Sign out there").click()
+        page.locator("#kc-logout").click()
+        expect(page.locator("#kc-page-title")).to_contain_text("You are logged out")
+        # Who signs in next is asked for the password.
+        watched.open()
+        sign_in()
 
 
 @pytest.mark.timeout(1_800)

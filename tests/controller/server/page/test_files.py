@@ -167,7 +167,9 @@ def test_vendored_files_are_the_released_ones() -> None:
     }
 
     assert found == body
-    assert "MIT License" in (VENDORED / "uPlot.LICENSE").read_text(encoding="utf-8")
+    for licence in ("uPlot.LICENSE", "oauth4webapi.LICENSE"):
+        assert "MIT License" in (VENDORED / licence).read_text(encoding="utf-8")
+    assert "VERSION = 'v3.8.8'" in (VENDORED / "oauth4webapi.js").read_text(encoding="utf-8")
     assert "1.6.32" in (VENDORED / "uPlot.iife.min.js").read_text(encoding="utf-8")[:200]
 
 

@@ -90,8 +90,9 @@ def test_a_person_signs_in_with_the_address_of_the_controller_alone(
     # Later commands send it, and a token that is named goes before it.
     assert run("token", "list").exit_code == 0
     assert run("token", "list", TIDEMARK_TOKEN="x").exit_code == 1
-    assert run("logout").stdout == "signed out\n"
+    assert run("logout").output == "signed out\n"
     assert _files(tmp_path) == []
+    assert issuer.forms[-1] == {"client_id": "cli", "token": "first"}
     refused = run("token", "list")
     assert "no token was sent" in refused.stderr
     assert "tidemark login" in refused.stderr
@@ -125,6 +126,25 @@ def test_where_it_is_renewed_no_longer_one_line_says_so_and_signing_in_again_hel
     assert ended.stderr.startswith("tidemark: you are signed in no longer; run: tidemark login --url http")
     issuer.answers["/token"] = [_granted(issuer)]
     assert run("login").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (None, "it cannot be asked to"),
+        ("http://127.0.0.1:9/", "it cannot be reached"),
+        ("/gone", "it answers 404"),
+    ],
+)
+def test_where_the_issuer_does_not_end_a_sign_in_it_is_forgotten_all_the_same(
+    run: Run, issuer: Issuer, tmp_path: Path, address: str | None, why: str
+) -> None:
+    full = issuer.url + address if address == "/gone" else address
+    issuer.answers["/token"], issuer.document = [_granted(issuer)], {"revocation_endpoint": full}
+    assert run("login").exit_code == 0
+    done = run("logout")
+    assert (done.exit_code, done.stdout, _files(tmp_path)) == (0, "signed out\n", [])
+    assert f"the issuer has not ended the sign-in, which ends there by itself: {why}" in done.stderr
 
 
 @pytest.mark.parametrize(
