@@ -298,11 +298,16 @@ def _supervised(site: Site) -> Iterator[Job]:
         yield job
 
 
+_TRIED = {"Java": len(FAULTS), SUPERVISED: len(DRIVERS), "PySpark, with the line": 3}
+"""How many of the faults come upon a front end, where it is more than two. That with the line has no jar, so that the
+classes which count rows come to the executors in another way."""
+
+
 def _applications(asked: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Return each application of the table: its front end, and the faults that come upon it."""
     for front in asked:
         every = DRIVERS if front == SUPERVISED else FAULTS
-        yield front, list(every)[: None if front in ("Java", SUPERVISED) else 2]
+        yield front, list(every)[: _TRIED.get(front, 2)]
         if front == "Java":
             yield front, list(DYNAMIC)
 

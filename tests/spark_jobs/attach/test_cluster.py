@@ -24,7 +24,9 @@ CASES = [
 """Front ends, each with what goes wrong in its cluster while queries of all modes run in it."""
 
 
-@pytest.mark.parametrize(("front", "faults"), [(front, faults) for front, *faults in CASES])
+@pytest.mark.parametrize(
+    ("front", "faults"), [(front, faults) for front, *faults in CASES], ids=map(", ".join, CASES)
+)
 def test_whatever_happens_in_the_cluster_the_ledger_equals_the_sink(
     front: str, faults: list[str], tmp_path: Path, survived: Survived
 ) -> None:
