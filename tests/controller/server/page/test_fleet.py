@@ -331,7 +331,11 @@ def test_of_five_hundred_streams_only_those_in_the_window_are_rows_of_the_docume
         expect(page.locator("a:focus")).to_have_text("job-00 / 000")
         page.get_by_role("searchbox").fill("499")
         expect(rows).to_have_count(1)
-        assert [path for path in asked if path.startswith("/v1/")] == ["/v1/fleet", "/v1/savings"]
+        assert [path for path in asked if path.startswith("/v1/")] == [
+            "/v1/fleet",
+            "/v1/savings",
+            "/v1/caller",
+        ]
         watched.assert_no_errors()
 
 
