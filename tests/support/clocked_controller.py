@@ -115,7 +115,8 @@ class ClockedReplicas:
         # Of hundreds of streams it takes as long as the machine needs.
         with ThreadPoolExecutor(len(self.ports)) as pool:
             held = pool.map(partial(self._ask, "POST", "/tick", timeout=None), self.ports)
-            return sum(answer.json() for answer in held) == SHARDS
+            shards: int = sum(answer.json() for answer in held)
+            return shards == SHARDS
 
     def get(self, path: str, **query: Any) -> Any:
         """Return what a resource says, by one of them each time."""
