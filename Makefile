@@ -70,7 +70,7 @@ endef
 
 # Sets $$python to the first interpreter that is new enough, or says what was found and what to do.
 FIND_PYTHON = python=; found=; \
-	for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
 		version=$$("$$candidate" -c 'import sys; print("%d.%d.%d" % tuple(sys.version_info[:3]))' 2>/dev/null) || continue; \
 		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then python=$$candidate; break; fi; \
 		found="$$found$${found:+, }$$candidate is $$version"; \
