@@ -13,7 +13,8 @@ THE_CALL = "from tidemark.spark_jobs import adaptive_watermark\n"
 A_QUERY_IN_MODE_OFF = f"""
 {THE_CALL}
 from pyspark.sql import SparkSession, functions as F
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+conf = {{"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"}}
+spark = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
 counts = rows.transform(adaptive_watermark("timestamp", "1 minute")).groupBy(F.window("timestamp", "1 minute")).count()
 counts.writeStream.format("noop").trigger(once=True).start().awaitTermination()
