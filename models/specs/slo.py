@@ -302,6 +302,7 @@ RESERVED_LABELS = frozenset(
         "alertname",
         "cluster",
         "instance",
+        "issuer",
         "job",
         "limit",
         "mode",
