@@ -97,7 +97,7 @@ def test_a_loop_that_hangs_in_its_upkeep_is_not_alive_until_it_goes_on(
     """A decision that hangs is given up instead: ``test_slow_decisions``."""
     hangs, goes_on = threading.Event(), threading.Event()
 
-    def hang(_: int) -> None:
+    def hang(_: int, max_seconds: float) -> None:
         hangs.set()
         assert goes_on.wait(PATIENCE_S)
 
