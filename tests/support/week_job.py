@@ -31,7 +31,7 @@ class Batch:
 
     number: int
     seen_us: int
-    """When it was triggered, as the controller can know it."""
+    """When it was triggered: the controller takes off how far the driver's clock is wrong."""
     first: int
     last: int
     """Its rows are those from the first one to before the last one, in order of arrival."""
@@ -126,7 +126,7 @@ class WeekJob:
         if before and first == last and mark_ms == late_ms:
             return
         number = before.number + 1 if before else 0
-        batch = Batch(number, min(started_us, now_us), first, last, late_ms, mark_ms)
+        batch = Batch(number, now_us, first, last, late_ms, mark_ms)
         times_us = self.made.trace.event_time_us[first:last].tolist()
         partitions = self.made.trace.partition[first:last].tolist()
         report = report_of(
