@@ -33,7 +33,7 @@ from tidemark.models.base.text import format_number, plural
 from tidemark.spark_jobs.demo.controller_process import ControllerProcess, DemoError
 from tidemark.spark_jobs.demo.generator import Fleet, generate
 from tidemark.spark_jobs.demo.kafka_jars import with_kafka
-from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop
+from tidemark.spark_jobs.demo.loop import JOB, STREAM, Loop, policy
 from tidemark.spark_jobs.demo.plan import (
     MAX_BATCHES,
     Feed,
@@ -48,15 +48,6 @@ from tidemark.spark_jobs.demo.replaying import Job
 from tidemark.spark_jobs.spark.checkpoint import LOCAL_SPARK
 from tidemark.spark_jobs.spark.jar import JarsNotFound
 from tidemark.spark_jobs.spark.java import JavaNotFound, ensure_java
-
-_POLICY = {
-    "mode": "OnRestart",
-    "approval": "none",
-    "evidence_ms": 0,
-    "evidence_windows": 0,
-    "max_narrowing_ppm": None,
-}
-"""The demo runs by itself and for minutes; by default a first bound waits for hours of evidence and for approval."""
 
 _RECENT = {"horizon_ms": 15 * 60_000, "window_ms": 30 * 60_000}
 """Of the fleet, minutes count: what the guessed bound lost is soon forgotten."""
@@ -140,17 +131,18 @@ def _demonstrate(chosen: Chosen, folder: Path, console: Console) -> int:
         feed: Feed = (
             _through_kafka(plan, stack, console) if chosen.kafka else FileFeed(plan, folder / "slots")
         )
+        console.print("starting a controller and Spark; the whole takes a minute or two ...")
         controller = ControllerProcess(folder, JOB, STREAM)
         stack.callback(controller.stop)
+        # Both take seconds to start, so they start side by side.
+        spark = _session(folder, kafka=chosen.kafka)
+        stack.callback(_stop, spark)
         controller.wait_until_ready()
         controller.put(
             "slo", {"target_ppm": parse_target(chosen.target), **(_RECENT if chosen.trace is None else {})}
         )
-        controller.put("policy", _POLICY)
+        controller.put("policy", policy("Off"))
         console.print(f"watch it here: {controller.url}/#/streams/{JOB}/{STREAM}", highlight=False)
-        console.print("starting Spark; the whole takes a minute or two ...")
-        spark = _session(folder, kafka=chosen.kafka)
-        stack.callback(_stop, spark)
         loop = Loop(
             job=Job(
                 spark=spark,

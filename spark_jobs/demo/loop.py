@@ -39,6 +39,17 @@ LIVE = "tidemark"
 """The policy that steers a job in Live, by the name that the backtest has for it."""
 
 
+def policy(mode: str) -> dict[str, Any]:
+    """Return the stream's policy: by default a first bound waits for hours of evidence and for approval."""
+    return {
+        "mode": mode,
+        "approval": "none",
+        "evidence_ms": 0,
+        "evidence_windows": 0,
+        "max_narrowing_ppm": None,
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """Everything the runs share."""
@@ -61,6 +72,8 @@ class Loop:
         """
         with View(self.console, self.plan.batches) as view:
             guessed = self._replay("guessed bound", self.plan.switch_rows, self._shown(view, 0))
+            # A policy that somebody wrote is followed at once, new reports alone only after a while.
+            self.controller.put("policy", policy("OnRestart"))
             self._wait_for_recommendation()
             recommended = self._replay(
                 "recommended bound", self.plan.rows, self._shown(view, len(guessed.facts))
