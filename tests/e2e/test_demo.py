@@ -120,8 +120,8 @@ def test_it_compares_two_bounds_and_leaves_nothing_running(tmp_path: Path, trace
     assert "tidemark: " not in done.stdout + done.stderr, (
         "what the job logs names commands that come too late"
     )
-    # The page's address comes before anything that takes long, and what to do next at the end.
-    first, _, rest = done.stdout.partition("starting Spark")
+    # The page's address comes before the first batch, and what to do next at the end.
+    first, _, rest = done.stdout.partition("guessed bound: ")
     assert re.search(r"watch it here: http://\S+/#/streams/demo/fleet", first)
     assert [line[:4] for line in rest.partition("next:")[2].split("\n")[1:4]] == ["  1.", "  2.", "  3."]
     assert not list((tmp_path / "tmp").glob("tidemark-demo-*"))

@@ -1,6 +1,7 @@
 // Requests to the controller: JSON in and out, ETags, and errors in words.
 
 import { Away, Rejected } from "./errors.js";
+import { pressOver } from "./press.js";
 import { token } from "./session.js";
 
 export { Away, Rejected };
@@ -55,6 +56,8 @@ export async function get(path, signal = null) {
     });
     if (known && response.status === 304) return /** @type {T} */ (known.value);
     const text = await response.text();
+    // The caller redraws what the answer changes.
+    await pressOver();
     // Not every answer has an ETag: the same text is the same answer too.
     const value = known?.text === text ? known.value : parsed(text);
     cached.delete(path);

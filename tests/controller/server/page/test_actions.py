@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from support.browser import Watched, watched_page
 from support.controller_app import Controller
@@ -127,6 +127,37 @@ def test_a_control_that_a_refresh_makes_anew_keeps_the_focus_and_gets_it_back_fr
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(pause).to_be_focused()
+
+
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_a_control_that_is_pressed_while_a_new_answer_comes_does_what_it_is_for(
+    watched: Watched, job: RolledJob, by: str
+) -> None:
+    page = watched.page
+    pause = page.get_by_role("button", name="Pause …")
+    held: list[Route] = []
+    job.put("policy", {"mode": "Restart"})
+    page.route("**/policy", lambda route: held.append(route))  # noqa: PLW0108 - Playwright marks its handlers
+    page.keyboard.press("r")
+    while not held:
+        page.wait_for_timeout(20)
+    if by == "mouse":
+        pause.hover()
+        page.mouse.down()
+    else:
+        pause.focus()
+        page.keyboard.down(" ")
+    with page.expect_response("**/policy"):
+        held.pop().continue_()
+    page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 100))")
+    if by == "mouse":
+        page.mouse.up()
+    else:
+        page.keyboard.up(" ")
+    expect(page.get_by_role("dialog").get_by_label("Why")).to_be_visible()
+    page.unroute("**/policy")
+    page.keyboard.press("Escape")
+    expect(page.locator(".steering")).to_contain_text("ModeRestart")
 
 
 def test_the_slo_is_set_after_its_consequences_were_shown(watched: Watched, job: RolledJob) -> None:
