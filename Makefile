@@ -80,7 +80,7 @@ FIND_PYTHON = python=; found=; \
 		exit 1; \
 	fi
 
-.PHONY: help venv demo test test-fast soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock arm audit images archive jar wheel release manifests docs picture tools cluster jars services clean
+.PHONY: help venv demo test test-fast test-long soak test-spark smoke lowest matrix operators lint lint-python lint-types lint-page site format mutants bench bench-policy benchmark figure migration lock arm audit images archive jar wheel release manifests docs picture tools cluster jars services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -109,8 +109,11 @@ PYTEST := $(BIN)/pytest --dist loadscope --no-loadscope-reorder --max-worker-res
 $(CLASSES): $(STAMP)
 	@PYTHONPATH=tests $(BIN)/python -m support.class_archive $@ >/dev/null 2>&1 || true
 
-test: $(CLASSES) ## run every test but the soak tests, in four processes
-	@$(PYTEST) --numprocesses 4 --session-timeout 3600 $(ARGS)
+test: $(CLASSES) ## run every test that is not marked long or soak, in four processes
+	@$(PYTEST) --numprocesses 4 --session-timeout 3600 -m "not long" $(ARGS)
+
+test-long: $(CLASSES) ## run the tests that are marked long, which CI does too
+	@$(PYTEST) --numprocesses 4 --session-timeout 3600 -m long $(ARGS)
 
 test-fast: $(STAMP) ## run the tests that are not marked slow, in three processes
 	@$(PYTEST) --numprocesses 3 -m "not slow" $(ARGS)

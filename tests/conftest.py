@@ -161,7 +161,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
     long = set()
     for item in items:
-        if starts_another_program(item):
+        if starts_another_program(item) or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
         if "survived" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.fault)

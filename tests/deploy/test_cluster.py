@@ -19,7 +19,7 @@ from support.cluster_programs import EACH_VERSION
 from support.patience import until
 from support.tree import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 OPERATOR = ROOT / "deploy" / "examples" / "spark-operator" / "spark-application.yaml"
 SERVER = ("--filename", "-", "--server-side", "--validate=strict")

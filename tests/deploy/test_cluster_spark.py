@@ -24,7 +24,7 @@ from support.served import served
 from support.tokens import bearer, make_token
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
 
 NAMESPACE, IMAGE = "jobs", "registry.example/spark-tidemark:4.2.0"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"

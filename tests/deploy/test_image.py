@@ -109,6 +109,7 @@ def written(image: Image) -> set[str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_starts_with_first_tokens_as_another_user_writes_nothing_but_its_state_and_ends_with_0(
     image: Image,

@@ -68,6 +68,7 @@ def test_promtool_takes_the_rules(path: Path) -> None:
     assert "SUCCESS" in output_of([program("promtool"), "check", "rules", path])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_alerts_fire_when_they_should_and_not_when_they_should_not(path: Path) -> None:
     assert "SUCCESS" in output_of([program("promtool"), "test", "rules", path])

@@ -33,7 +33,7 @@ from support.prometheus import (
 from support.tree import ROOT
 from support.webhook import Webhook, running_webhook
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 FACTOR = 1 / 30
 

@@ -17,7 +17,7 @@ from support.patience import PATIENCE_S, until
 from support.reports import exponential_batches, query_reports
 from support.totals import compared_totals, totals, totals_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 BATCHES, EACH = 120, 8
 """Reports in all, and while the network is in one state."""

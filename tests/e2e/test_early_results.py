@@ -21,7 +21,7 @@ from tidemark.spark_jobs.spark.jar import JarsNotFound, spark_jars, spark_versio
 
 from support.jars import submit
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_800), pytest.mark.long]
 
 LINES = {"delta": {"4.0", "4.1", "4.2"}, "iceberg": {"4.1"}}
 """By format the releases of Spark that its connector has been tried with; Iceberg 1.12 has none for 4.2."""

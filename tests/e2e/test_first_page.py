@@ -21,7 +21,7 @@ from support.processes import serving
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 TEXT = (DOCS / "index.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8642"

@@ -26,7 +26,7 @@ from support.spark_streams import EPOCH_US, RecordingSink, Row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 FILES, ROWS = 8, 60
 JOB, SIDES = "tidemark-tests", ("left", "right")

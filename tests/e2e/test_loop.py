@@ -103,6 +103,7 @@ def test_a_job_takes_the_recommended_bound_at_its_next_start_and_says_so(
     assert status["coverage"][0]["missing"] == []
 
 
+@pytest.mark.long
 def test_while_the_controller_is_away_for_20_batches_the_query_goes_on_and_the_ledger_shows_the_exact_gap(
     spark: SparkSession, tmp_path: Path, controller: ControllerProcess
 ) -> None:

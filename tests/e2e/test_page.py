@@ -27,7 +27,7 @@ from support.spark_streams import Job, Row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 JOB, STREAM = "tidemark-tests", "page"
 VIEW = f"/#/streams/{JOB}/{STREAM}?span=1h"

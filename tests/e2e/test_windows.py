@@ -19,7 +19,7 @@ from support.spark_streams import EPOCH_US, Job, Row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 SECOND = 1_000_000
 WINDOW = 5 * SECOND

@@ -248,7 +248,7 @@ def ci_run(tmp_path: Path, readme: str) -> subprocess.CompletedProcess[str]:
     """Run .ci/run in a tree whose lint does nothing and whose README is ``readme``."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
-    (tmp_path / "Makefile").write_text("lint services:\n\t@echo made $@\n", encoding="utf-8")
+    (tmp_path / "Makefile").write_text("lint services test-long:\n\t@echo made $@\n", encoding="utf-8")
     (tmp_path / "README.md").write_text(readme, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
@@ -278,6 +278,7 @@ def test_ci_passes_only_when_the_command_of_the_readme_ran_tests(
 
     assert (run.returncode == 0) is passes
     assert f"ci: README.md says: {command}" in run.stdout
+    assert ("made test-long" in run.stdout) is passes
     assert "made services" not in run.stdout, "system packages are for CI=true only"
 
 

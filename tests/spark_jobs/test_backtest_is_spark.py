@@ -238,6 +238,7 @@ def test_the_replay_equals_real_spark_on_a_recorded_run_batch_for_batch(
     _print(capsys, compared)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", with_soak([SHORT, ALL], [ALL]), ids="-".join)
 def test_a_replay_with_restarts_equals_a_real_query_started_again_with_other_bounds(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], kinds: tuple[str, ...]

@@ -24,7 +24,7 @@ from support.archive import write_archive
 from support.spark_streams import iso
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 EXAMPLE = ROOT / "spark_jobs" / "demo" / "examples" / "windowed_counts.py"
 START_US = 1_767_225_600_000_000

@@ -95,6 +95,7 @@ def test_a_wrong_option_is_named(trace: Path, options: dict[str, str], message: 
         _reader(trace, **options)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_replays_a_trace_over_a_restart_row_for_row(

@@ -85,6 +85,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         found.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", with_soak(MOMENTS, soak=set(MOMENTS) - {8}))
 def test_after_a_crash_the_backup_is_restored_and_nothing_of_the_old_log_is_played_over_it(
     server: Server, tmp_path: Path, more: int
@@ -103,6 +104,7 @@ def test_after_a_crash_the_backup_is_restored_and_nothing_of_the_old_log_is_play
     server.serves(before)
 
 
+@pytest.mark.long
 def test_a_store_with_a_damaged_page_acknowledges_nothing_once_that_is_known(server: Server) -> None:
     """As after cp over the file of a running controller; the page is one that no request reads."""
     server.send(REPORTS[:FIRST])
@@ -128,6 +130,7 @@ def test_a_store_with_a_damaged_page_acknowledges_nothing_once_that_is_known(ser
     assert server.send(REPORTS[-1:]) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["crash", "stop"])
 @pytest.mark.parametrize("more", with_soak(MOMENTS, soak=set(MOMENTS) - {8}))
 def test_once_the_log_is_taken_away_nothing_is_acknowledged_and_nothing_is_missed_in_silence(
@@ -232,6 +235,7 @@ def test_a_store_in_use_is_not_replaced_and_nothing_is_written_over_by_a_backup(
     assert tidemark("restore", "--database-url", each_url)[0] == 0
 
 
+@pytest.mark.long
 def test_a_crashed_store_that_was_backed_up_starts_all_the_same(server: Server, tmp_path: Path) -> None:
     """Who closes it last puts the log into the file, and that must not look like a log that is missing."""
     before = server.send(REPORTS[:FIRST])

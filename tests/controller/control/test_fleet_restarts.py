@@ -62,6 +62,7 @@ def _restart_in_turn(controller: Controller, jobs: Sequence[RolledJob], number: 
     return rounds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fleet", [50, pytest.param(200, marks=pytest.mark.soak)])
 def test_of_many_jobs_a_tenth_restarts_at_once_those_that_lose_most_first(tmp_path: Path, fleet: int) -> None:
     tenth = fleet // 10
@@ -165,6 +166,7 @@ def test_a_newer_bound_for_a_job_that_restarts_already_waits_for_no_turn(control
     assert less.rollout()["held_by"] == "Restarts"
 
 
+@pytest.mark.long
 def test_a_rollout_that_was_verified_in_another_mode_is_rolled_back_in_the_mode_of_now(
     controller: Controller,
 ) -> None:

@@ -148,6 +148,7 @@ SLOS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "pairs",
     [
@@ -234,6 +235,7 @@ def _polled() -> list[Row]:
     return [(event_us, -(-event_us // poll_us) * poll_us, part) for event_us, _, part in sorted(rows)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("operator", "trigger_us", "slo", "made"),
     [

@@ -21,6 +21,8 @@ from support.policies import at_once
 from support.reports import START_US, exponential_batches, query_reports
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 REPORTS = query_reports(exponential_batches(80, 40))
 LOSES_HALF = query_reports(
     [[("p", START_US + (60 + batch - late * 30) * SECOND) for late in range(2)] for batch in range(200)],

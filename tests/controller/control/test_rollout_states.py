@@ -254,6 +254,7 @@ def run(machine: type[Rollouts], examples: int, steps: int) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("examples", "steps"), [(6, 20), pytest.param(60, 30, marks=pytest.mark.soak)])
 def test_rollouts_keep_their_invariants_on_sqlite(examples: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder, machine_on(f"sqlite:///{Path(folder) / 'x.db'}") as machine:

@@ -97,6 +97,7 @@ def test_a_first_bound_is_published_acknowledged_effective_and_verified(controll
     ]
 
 
+@pytest.mark.long
 @on_sqlite_alone("either_job")
 def test_a_worse_bound_is_rolled_back_said_and_not_tried_again(either_job: RolledJob) -> None:
     """Planted: after a narrowing was published for delays up to 30 s, the delays grow to 100 s."""
@@ -360,6 +361,7 @@ def test_a_published_bound_that_lets_too_many_rows_be_lost_is_withdrawn_while_th
     assert job.published()["bound_ms"] > published["to_bound_ms"]
 
 
+@pytest.mark.long
 def test_a_fleet_is_narrowed_a_share_at_a_time(tmp_path: Path) -> None:
     with Controller(f"sqlite:///{tmp_path / 'fleet.db'}", rollout_share_ppm=500_000) as controller:
         jobs = [RolledJob(controller, bound_ms=60_000, job=f"job-{n:02}", seed=n) for n in range(4)]

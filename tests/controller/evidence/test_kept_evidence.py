@@ -146,6 +146,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
         old.backup(new)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_whatever_comes_in_whatever_order_rollups_and_what_is_kept_are_exact(
     monkeypatch: pytest.MonkeyPatch,
@@ -196,6 +197,7 @@ def from_scratch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_stream_in_order_is_read_from_scratch_once(story: Story, from_scratch: list[int]) -> None:
     for number in range(100):
@@ -294,6 +296,7 @@ def test_what_fails_half_way_is_read_from_scratch(
     assert len(from_scratch) == 2
 
 
+@pytest.mark.long
 def test_postgresql_keeps_the_same(new_postgres_url: str) -> None:
     story = Story(open_empty(new_postgres_url))
     for number in range(45):

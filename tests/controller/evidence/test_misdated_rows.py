@@ -13,6 +13,8 @@ from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.streams import SECOND, Row
 
+pytestmark = pytest.mark.slow
+
 SLO = {"target_ppm": 990_000}
 DAY_US = 86_400 * SECOND
 

@@ -14,6 +14,8 @@ from support.policies import at_once
 from support.rolled_job import RolledJob
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 HOUR_US = 3_600 * SECOND
 
 

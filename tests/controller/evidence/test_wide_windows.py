@@ -80,6 +80,7 @@ def counted(database: Database) -> dict[int, bool]:
         return {stream_id: done.get(stream_id) == report_id for stream_id, report_id in newest}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="there is no prlimit here, which Linux has")
 def test_a_controller_with_half_a_gigabyte_counts_windows_of_a_day_by_the_minute_however_often_it_is_killed(

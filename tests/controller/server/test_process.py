@@ -36,6 +36,7 @@ def send(client: httpx.Client, number: int) -> int:
     return client.post(STREAM + "/reports", json=to_json_object(REPORTS[number])).status_code
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, client):
@@ -60,6 +61,7 @@ def test_an_acknowledged_report_survives_kill_9_and_a_clean_stop_ends_in_time(tm
         assert client.get(STREAM).json()["evidence"]["batches"] == 6
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_hundred_who_wait_for_a_bound_stop_nobody_and_are_let_go_when_the_controller_stops(
     tmp_path: Path,

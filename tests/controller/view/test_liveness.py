@@ -17,6 +17,8 @@ from support.controller_app import STREAM, ManualClock, make_app
 from support.in_process import InProcessClient
 from support.patience import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 STREAMS = 12
 STEP_SECONDS = 50.0
 

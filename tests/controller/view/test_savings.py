@@ -175,6 +175,7 @@ def assert_as_in_replay(figures: dict[str, Any], of: Truth, windows_a_day: int) 
     assert holds(wider(figures["state_bytes"], 1.5 * KEYS * KEY_BYTES), of.state_rows * KEY_BYTES)
 
 
+@pytest.mark.long
 def test_what_fifty_streams_would_save_is_what_a_replay_of_their_rows_saves(controller: Controller) -> None:
     fleet = {stream.name: stream for stream in map(made, range(50))}
     filled(controller, *fleet.values())

@@ -133,6 +133,7 @@ def test_a_policys_limits_hold() -> None:
     assert policy.decide(0, 0) == Decision(bound_us=2 * SECOND)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_memory_does_not_grow_with_the_stream() -> None:
     policy = RecommendedPolicy(SETUP, Slo(target_ppm=900_000, horizon_ms=600_000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from tidemark.models.evidence.late_counts import (
     losses,
     merge,
 )
+
+pytestmark = pytest.mark.slow
 
 HOUR_US = 3_600_000_000
 

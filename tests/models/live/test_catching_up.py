@@ -14,6 +14,8 @@ from support.short_streams import counted
 from support.streams import SECOND
 from support.synthetic import START_US, Trace, fifo
 
+pytestmark = pytest.mark.slow
+
 CUT_S = (700.0, 730.0)
 
 

@@ -12,6 +12,8 @@ from tidemark.models.live.policy import Observation, Setup
 from tidemark.models.live.tidemark import Tidemark
 from tidemark.models.recommend.steps import StepKind
 
+pytestmark = pytest.mark.slow
+
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 BEGIN = 480_000 * HOUR

@@ -18,6 +18,8 @@ from tidemark.models.live.learned import Learned, unpacked
 from support.fast_streams import TEN_SECONDS, FastStream
 from support.streams import SECOND, Row
 
+pytestmark = pytest.mark.slow
+
 BOUND_US = 30 * SECOND
 ORDER = Order(bound_us=BOUND_US, target_ppm=900_000)
 

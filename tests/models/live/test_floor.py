@@ -57,6 +57,7 @@ def _trace(
 moments = st.integers(200, 1_000)
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10_000),

@@ -21,6 +21,8 @@ from tidemark.models.protocol.messages import Report
 from support.fast_streams import CEILING_US, NOW_US, TEN_SECONDS, FastStream
 from support.streams import SECOND, report_of
 
+pytestmark = pytest.mark.slow
+
 SETUP = Setup(operator=TEN_SECONDS, trigger_us=SECOND, target_ppm=990_000)
 ORDER = Order(bound_us=30 * SECOND, target_ppm=SETUP.target_ppm)
 

@@ -150,6 +150,7 @@ def test_one_row_dated_a_day_ahead_changes_no_watermark(kind: str, where: float)
     np.testing.assert_array_equal(odd_marks, marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["heavy", "night"])
 def test_nor_does_it_where_batches_without_rows_are_between(kind: str) -> None:
     """There the job itself asks more often, for it has a window open; so the policy alone is compared."""
@@ -245,6 +246,7 @@ def judged(
     return arrivals, found, score(arrivals, asked, found), hindsight, lowest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_the_target_is_met_on_every_kind_of_delay(kind: str) -> None:
     found = judged(kind, 3)[2]
@@ -267,6 +269,7 @@ def test_no_latency_is_below_the_clairvoyant_s(kind: str) -> None:
     assert found.latency_mean_us >= lowest
 
 
+@pytest.mark.long
 def test_with_time_slices_nearly_every_window_reaches_the_target() -> None:
     """Over an hour: of half an hour's windows a single one may miss, and the first ones know nothing yet."""
     _, _, found, _, lowest = judged("bursts", 3, "timeslices", 3_600)
@@ -351,6 +354,7 @@ def test_who_slept_through_a_silence_decides_nearly_as_who_watched_it() -> None:
     assert abs(marks[0] - marks[1]) <= 10 * SECOND
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "seconds"), [(9, 1_800), (7, 2_700)])
 def test_the_first_joint_stall_is_held_already_at_three_nines(seed: int, seconds: int) -> None:
     """The rows of one stall that is let go are more than the budget: to repay them, all that follows would wait."""
@@ -439,6 +443,7 @@ def test_the_window_may_be_anywhere_on_the_grid() -> None:
 # -- row-level keys, and a cap -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", with_soak(["step", "stalls", "bursts"], {"stalls", "bursts"}))
 def test_rows_judged_by_their_own_time_meet_the_target_too(kind: str) -> None:
     """On Spark they are counted by the trigger."""

@@ -20,6 +20,8 @@ from tidemark.models.recommend.joint_bounds import (
 )
 from tidemark.models.specs.slo import JoinSlo
 
+pytestmark = pytest.mark.slow
+
 SECOND_US = 1_000_000
 SLO = JoinSlo(streams=("left", "right"), target_ppm=990_000)
 BOUNDS = st.integers(0, 60_000)

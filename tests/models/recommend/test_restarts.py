@@ -28,6 +28,8 @@ from support.backtests import arrivals_of
 from support.recommendations import GOOD, IN_ONE_STEP, THOUSAND, inputs, step
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 
 def _restarting(asked: Inputs, lasted_s: float | None = None) -> Inputs:
     """Return the inputs where a change takes a restart, the last one so many seconds ago."""

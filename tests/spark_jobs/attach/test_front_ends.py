@@ -13,7 +13,7 @@ from support.front_ends import verdicts
 from support.jars import built_jar
 from support.soak import with_soak
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 CONNECT, SHELL = "Connect client", "Scala in spark-shell"
 

@@ -306,6 +306,7 @@ write(one.join(other, F.expr("l = r AND lt = rt")).select("l"), "clicks")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "streams"), [(FILTERED, ["clicks.views.ts"]), (JOIN, ["clicks.views.lt", "clicks.views.rt"])]
 )

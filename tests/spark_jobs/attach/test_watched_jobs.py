@@ -140,6 +140,7 @@ def plain(watched: Watched) -> Plain:
     return found
 
 
+@pytest.mark.long
 def test_a_job_that_was_never_edited_is_watched_and_its_ledger_equals_its_sink(
     watched: Watched, plain: Plain
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_job_that_was_never_edited_is_watched_and_its_ledger_equals_its_sink(
     assert said == {"inputs": [f"file:{watched.rows}/clicks"], "output": f"file:{watched.folder / 'first'}"}
 
 
+@pytest.mark.long
 def test_a_restart_finds_the_same_name_and_takes_the_bound_that_was_published(watched: Watched) -> None:
     stream = "again.clicks.ts"
     rows = write_rows(watched.folder / "more", 0, 4)
@@ -164,6 +166,7 @@ def test_a_restart_finds_the_same_name_and_takes_the_bound_that_was_published(wa
     assert watched.controller.acknowledgements["shop", stream][-1]["source"] == "controller"
 
 
+@pytest.mark.long
 def test_a_conf_renames_a_stream_and_steers_it_live(watched: Watched) -> None:
     for key, value in {"name": "clicks", "mode": "Live", "ceiling": "60s"}.items():
         watched.job.do("conf", f"spark.tidemark.stream.live.clicks.ts.{key}", value)
@@ -174,6 +177,7 @@ def test_a_conf_renames_a_stream_and_steers_it_live(watched: Watched) -> None:
     assert all(report.live is not None for report in watched.reports("clicks"))
 
 
+@pytest.mark.long
 def test_a_conf_keeps_the_rows_that_were_late(watched: Watched, plain: Plain) -> None:
     folder = watched.folder / "late"
     watched.job.do("conf", "spark.tidemark.stream.kept.clicks.ts.late.folder", folder)
@@ -187,12 +191,14 @@ def test_a_conf_keeps_the_rows_that_were_late(watched: Watched, plain: Plain) ->
     until(lambda: kept() == late, "the late rows", seen=watched.job.text)
 
 
+@pytest.mark.long
 def test_two_sessions_are_watched_at_once(watched: Watched, plain: Plain) -> None:
     watched.job.do("session")
     assert watched.run("other") == plain.run
     assert watched.late("other.clicks.ts") == clicks() - plain.run
 
 
+@pytest.mark.long
 def test_a_session_cannot_send_reports_elsewhere(watched: Watched, plain: Plain) -> None:
     """A client of a Connect server sets the conf of its session, and the server has a token."""
     watched.job.do("session")
@@ -204,6 +210,7 @@ def test_a_session_cannot_send_reports_elsewhere(watched: Watched, plain: Plain)
     watched.job.do("session")
 
 
+@pytest.mark.long
 def test_a_conf_that_does_not_fit_a_stream_is_left_out_and_the_stream_is_judged(
     watched: Watched, plain: Plain
 ) -> None:
@@ -218,6 +225,7 @@ def test_a_conf_that_does_not_fit_a_stream_is_left_out_and_the_stream_is_judged(
     assert all(f"{stream}.{key} is left out" in said for key in ("granule", "ceiling", "mode"))
 
 
+@pytest.mark.long
 def test_without_the_controller_a_query_keeps_its_own_bound(watched: Watched, plain: Plain) -> None:
     watched.controller.away = True
     try:
@@ -227,6 +235,7 @@ def test_without_the_controller_a_query_keeps_its_own_bound(watched: Watched, pl
     assert watched.late("alone.clicks.ts") == clicks() - plain.run, "its reports come later"
 
 
+@pytest.mark.long
 def test_a_side_that_is_killed_takes_no_query_with_it_and_is_started_again(
     watched: Watched, plain: Plain
 ) -> None:
@@ -235,6 +244,7 @@ def test_a_side_that_is_killed_takes_no_query_with_it_and_is_started_again(
     until(lambda: watched.run_or_not("later"), "a side that is started again", pause_s=1)
 
 
+@pytest.mark.long
 def test_a_side_that_hangs_holds_nothing_up(watched: Watched, plain: Plain) -> None:
     watched.anew({"spark.tidemark.start.timeout": "3s"})
     os.kill(watched.side(), signal.SIGSTOP)
@@ -272,6 +282,7 @@ def test_two_executors_count_the_rows_of_a_job_that_was_never_edited(jar: Path, 
         job.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["missing", "bare", "slow"])
 def test_without_a_python_of_its_own_a_query_runs_as_it_is(watched: Watched, plain: Plain, kind: str) -> None:
     python = watched.folder / kind / "bin" / "python"

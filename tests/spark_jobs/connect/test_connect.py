@@ -92,6 +92,7 @@ def _rows_of(job: RestartedJob, kind: str, numbers: Sequence[int]) -> int:
 ONE, ALL = FOUR[:1], FOUR
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", with_soak([ONE, ALL], [ALL], [ALL]), ids=str)
 def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_sink(
     server: str, tmp_path: Path, names: tuple[str, ...]
@@ -122,6 +123,7 @@ def test_the_watermark_follows_the_bound_of_each_run_and_the_ledger_equals_the_s
         assert compared.missing(*OF_JOINS, *(() if kind.distinct else OF_DISTINCT)) == []
 
 
+@pytest.mark.long
 def test_what_ran_while_no_client_was_there_is_missing_and_all_else_is_exact(
     server: str, tmp_path: Path
 ) -> None:
@@ -154,6 +156,7 @@ def test_what_ran_while_no_client_was_there_is_missing_and_all_else_is_exact(
     assert second.reports[0].late_watermark_ms == job.log()[restarted - 1].watermark_ms
 
 
+@pytest.mark.long
 def test_a_broken_connection_loses_no_batch_and_what_needs_a_jvm_is_refused(
     server: str, tmp_path: Path
 ) -> None:
@@ -175,6 +178,7 @@ def test_a_broken_connection_loses_no_batch_and_what_needs_a_jvm_is_refused(
     assert refused.log[-1].startswith("late=side(...) is not possible: it needs the offset log")
 
 
+@pytest.mark.long
 def test_what_a_client_cannot_know_is_unknown_and_never_complete(server: str, tmp_path: Path) -> None:
     """Without rights to the checkpoint it is the first batch of each restart; without an operator it is all."""
     hidden = Order(kind=WINDOWS, folder=tmp_path / "hidden", runs=(0, 1), hidden=True)

@@ -19,6 +19,7 @@ from support.spark_streams import EPOCH_US, SCHEMA, Row, write_batch
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not is_since(4, 1), reason="Spark has Declarative Pipelines from 4.1 on"),
 ]
 

@@ -81,6 +81,7 @@ def _decoded(tap: Tap, clock_us: int | None, text: str) -> TapCounts:
     return tap.decode(text, Granules(1_000_000, "left"), clock_us)
 
 
+@pytest.mark.long
 @pytest.mark.versions
 @pytest.mark.parametrize("partition", ["partition", "name", None])
 @pytest.mark.parametrize("closed", ["left", None])

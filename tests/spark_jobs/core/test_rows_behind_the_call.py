@@ -250,6 +250,7 @@ CASES = {
 FEW = "filter by the event time", "filter by a function in Python", "explode", "join with a table"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "ceiling"),
     [
@@ -309,6 +310,7 @@ def observing(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(TAP_KEY)
 
 
+@pytest.mark.long
 @pytest.mark.versions
 @pytest.mark.parametrize("behind", [_clicks, _exploded, _named("inner")], ids=["filter", "explode", "join"])
 @pytest.mark.usefixtures("observing")

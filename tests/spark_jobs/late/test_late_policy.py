@@ -91,6 +91,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
         yield running
 
 
+@pytest.mark.long
 def test_a_running_job_stops_keeping_late_rows_and_keeps_them_again_from_the_first_batch_it_can_read(
     spark: SparkSession, tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

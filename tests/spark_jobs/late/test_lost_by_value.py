@@ -62,6 +62,7 @@ def refused() -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
+@pytest.mark.long
 def test_the_controller_has_the_counts_of_input_and_output_though_it_was_away_and_drivers_ended(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -162,6 +162,7 @@ def append_run(
     return found
 
 
+@pytest.mark.long
 def test_with_one_bound_the_first_and_the_last_versions_are_those_of_two_append_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

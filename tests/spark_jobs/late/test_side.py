@@ -41,6 +41,7 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", with_soak(OPERATORS, {"tumbling", "sliding", "row-level"}))
 def test_main_and_side_add_up_to_the_input_over_restarts_with_other_bounds_and_a_replayed_batch(
     spark: SparkSession, tmp_path: Path, kind: str

@@ -123,6 +123,7 @@ def _run(
     return out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parse", with_soak([placed, bare], {bare}))
 def test_main_and_side_add_up_to_the_topic_over_bursts_restarts_and_bounds(
     kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path, parse: object
@@ -142,6 +143,7 @@ def test_main_and_side_add_up_to_the_topic_over_bursts_restarts_and_bounds(
     assert late_by_batch(kafka_spark, tmp_path / "late") == late_in_ledger(sink.reports)
 
 
+@pytest.mark.long
 def test_messages_that_have_expired_before_they_were_read_again_are_unknown(
     kafka: KafkaBroker, kafka_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ def test_messages_that_have_expired_before_they_were_read_again_are_unknown(
     assert set(late_by_batch(kafka_spark, tmp_path / "late")) <= {2, 3}
 
 
+@pytest.mark.long
 def test_the_driver_warns_once_before_messages_expire_that_are_still_to_be_read(
     kafka: KafkaBroker,
     kafka_spark: SparkSession,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_in_live_main_and_side_add_up_over_a_crash_and_a_start_in_another_mode(
     spark: SparkSession, tmp_path: Path
 ) -> None:

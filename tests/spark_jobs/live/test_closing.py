@@ -161,6 +161,7 @@ def test_a_closing_step_puts_out_in_each_run_what_the_bound_closes(
     assert {each.run_end for each in job.recorded.acknowledgements} == {"AtBound"}
 
 
+@pytest.mark.long
 def test_runs_over_kafka_of_which_one_topic_is_empty_close_alike(
     kafka_spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ START_US = EPOCH_US + 3_600 * SECOND
 # -- on Spark --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_when_no_more_rows_come_the_last_windows_close_within_a_few_batches_and_then_no_batch_is_run(

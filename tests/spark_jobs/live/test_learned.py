@@ -76,6 +76,7 @@ def run_until_learned(job: LiveJob, pairs: int = 0, put_aside: Path | None = Non
         assert flush(PATIENCE_S)
 
 
+@pytest.mark.long
 def test_a_query_goes_on_with_what_it_learned_before_it_was_stopped_and_anew_after_a_damaged_file(
     job: LiveJob, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,7 +20,7 @@ from support.spark_streams import EPOCH_US, SCHEMA, RecordingSink, Row, started,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 SECOND = 1_000_000
 PLAIN, TAPPED, CEILED = "plain withWatermark", "without a ceiling", "with a ceiling"

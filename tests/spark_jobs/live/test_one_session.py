@@ -122,6 +122,7 @@ def cloned_session(spark: SparkSession) -> SparkSession:
     return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
+@pytest.mark.long
 def test_live_queries_are_each_steered_whatever_starts_between_them_and_plain_ones_are_spark_s_own(
     spark: SparkSession, tmp_path: Path, short_plans: None
 ) -> None:

@@ -266,6 +266,7 @@ def test_a_straggler_in_a_batch_that_is_run_again_sets_no_partition_back(
 # -- joins ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", with_soak(JOINS, JOINS.keys() - {"leftOuter"}))
 def test_a_live_join_emits_a_pair_iff_the_ledgers_of_its_inputs_admit_both_rows(
     spark: SparkSession, tmp_path: Path, table: dict[str, LiveCompared], name: str

@@ -149,6 +149,7 @@ def _missing(job: LiveJob, batches: list[list[Row]]) -> set[int]:
     return {row.id for row in rows if row.event_time_us < closed_us and row.id not in kept}
 
 
+@pytest.mark.long
 def test_a_partition_that_is_silent_because_it_is_not_read_is_not_overtaken_and_its_rows_are_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from support.soak import with_soak
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 TEN_KILLS = [("tumbling, append", 3), ("session", 2), ("deduplication", 3), ("inner", 2)]
 WITHOUT = [(name, 0) for name, _ in TEN_KILLS[1:]]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_driver_killed_between_the_offset_log_and_the_commit_replays_the_batch_and_forgets_no_partition(

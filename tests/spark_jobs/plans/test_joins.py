@@ -79,6 +79,7 @@ def cells(how: str) -> Iterator[tuple[str | None, str | None, str]]:
     yield "10 seconds", "10 seconds", UNREADABLE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", HOW)
 def test_a_query_is_said_to_start_exactly_if_the_engine_starts_it(
     spark: SparkSession, tmp_path: Path, how: str
@@ -188,6 +189,7 @@ def compared(how: str, joins: JoinedQuery, found: Ran) -> list[str]:
     return wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "condition", "left_ms", "right_ms"),
     [

@@ -20,7 +20,7 @@ from support.spark_streams import EPOCH_US, Row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 FILES, ROWS = 16, 30
 SIDES = ("left", "right")

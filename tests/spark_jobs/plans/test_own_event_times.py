@@ -96,6 +96,7 @@ def rows_at(*seconds: int) -> Batches:
     return [[Row(at, 0, EPOCH_US + at * SECOND_US)] for at in seconds]
 
 
+@pytest.mark.long
 def test_a_bound_narrower_than_the_checkpoints_last_is_refused_and_once_confirmed_the_query_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_bound_narrower_than_the_checkpoints_last_is_refused_and_once_confirme
     assert len(narrower.log()) > before
 
 
+@pytest.mark.long
 def test_a_confirmed_chain_whose_rows_are_as_new_as_its_input_runs_narrower_and_is_not_asked_about_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:

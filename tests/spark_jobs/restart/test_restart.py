@@ -203,6 +203,7 @@ def _expected_watermarks(running: Running) -> dict[int, int]:
     return expected
 
 
+@pytest.mark.long
 def test_bounds_change_between_batches_and_no_row_is_lost_or_doubled_even_when_the_controller_goes_away(
     start: Callable[..., Running], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +246,7 @@ def test_bounds_change_between_batches_and_no_row_is_lost_or_doubled_even_when_t
     assert differs == {}
 
 
+@pytest.mark.long
 def test_a_bound_that_fails_is_put_back_and_the_next_generation_is_taken(
     start: Callable[..., Running], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ def test_spark_does_what_the_table_says(
         assert seen.kept == KEPT[rule.kept]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", with_soak(RUNS, RUNS.keys() - {*OFTEN_WRONG}))
 def test_the_ledger_has_the_rows_that_the_sink_did_not_get_or_says_that_spark_drops_none(
     spark: SparkSession, tmp_path: Path, name: str

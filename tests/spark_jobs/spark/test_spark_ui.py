@@ -15,6 +15,7 @@ import pytest
 from tidemark.spark_jobs.spark.running_query import RunningQuery
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_job_reports_the_page_of_its_run_in_spark_s_ui(tmp_path: Path) -> None:
     done = subprocess.run(

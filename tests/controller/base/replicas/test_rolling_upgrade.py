@@ -31,7 +31,7 @@ from support.replicas import Replica, next_release
 from support.reports import exponential_batches, query_reports
 from support.totals import totals, totals_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 STREAMS = 4
 BATCHES = 40

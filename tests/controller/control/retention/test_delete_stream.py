@@ -20,6 +20,8 @@ from support.settled import HOUR, STRICT
 from support.streams import SECOND
 from support.tokens import bearer, make_token
 
+pytestmark = pytest.mark.slow
+
 RETIRED = {"reason": "the job is retired"}
 
 

@@ -191,6 +191,7 @@ def test_a_feed_of_few_rows_a_day_is_decided_over_as_many_days_as_it_takes(tmp_p
     assert "over the horizon of 1 d: lengthen horizon_ms to 4 d" in short
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_target_missed_by_what_was_not_seen_yet_is_said_to_be(tmp_path: Path) -> None:
     """A fifth of the rows comes once an hour: who decides in the first minutes loses those of the first hour."""

@@ -38,6 +38,7 @@ def test_each_view_has_no_serious_fault(
         watched.assert_no_errors()
 
 
+@pytest.mark.long
 def test_each_dialog_has_no_serious_fault(browser: Browser, shown: Shown, tmp_path: Path) -> None:
     """But those of the steering, which test_steering.py opens."""
     with watched_page(browser, shown.url, bypass_csp=True) as watched:

@@ -181,6 +181,7 @@ def test_what_waits_for_approval_is_listed_first_and_leads_to_its_dialog(
         watched.assert_no_errors()
 
 
+@pytest.mark.long
 def test_all_that_wait_are_approved_with_one_reason_after_a_dry_run_and_each_is_shown(
     browser: Browser, controller: Controller
 ) -> None:

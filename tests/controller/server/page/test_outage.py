@@ -58,6 +58,7 @@ def _try_now(page: Page) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_killed_controller_gives_a_banner_and_after_its_restart_every_chart_is_the_same(
     browser: Browser, folder: Path, process: ControllerProcess
 ) -> None:

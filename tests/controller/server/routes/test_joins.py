@@ -23,6 +23,8 @@ from support.reports import START_US, query_reports
 from support.served import served
 from support.streams import SECOND, Row
 
+pytestmark = pytest.mark.slow
+
 BATCHES, ROWS = 60, 40
 JOIN = "/v1/jobs/job/joins/pairs"
 SLO = {"streams": ["left", "right"], "target_ppm": 950_000, "confidence_ppm": 900_000}

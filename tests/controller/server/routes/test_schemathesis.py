@@ -190,6 +190,7 @@ def controller_with_data(url: str, gates_file: Path) -> Iterator[tuple[Controlle
         yield controller, make_token(controller)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("database", "examples"),
     [

@@ -21,6 +21,8 @@ from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 WINDOW = 10 * SECOND
 SHARE = {"share_ppm": 990_000}
 
@@ -184,6 +186,7 @@ def test_windows_that_do_not_fill_a_span_are_refused(controller: Controller) -> 
     assert "no whole number of windows fills" in answer.text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_long_poll_ends_with_the_report_that_reaches_the_share(controller: Controller) -> None:
     reports, end_us = steady(460, bound_ms=30_000), START_US + 420 * SECOND

@@ -56,6 +56,7 @@ def report(controller: Controller, bound_ms: int = 20_000) -> None:
     controller.report_all(query_reports(batches, bound_ms=bound_ms))
 
 
+@pytest.mark.long
 def test_a_dag_waits_also_for_the_controller_and_goes_on_with_the_report_that_reaches_the_share(
     airflow: AirflowProcess, controller: Controller
 ) -> None:

@@ -8,7 +8,7 @@ from tidemark.controller.tools.client import Client
 
 from support.tutorial import SERVE, TUTORIAL, run, running, steps
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_the_commands_of_the_tutorial_print_what_stands_there_and_end_where_they_should(

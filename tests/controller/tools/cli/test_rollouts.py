@@ -93,6 +93,7 @@ def states(tidemark: Tidemark, *options: str) -> list[tuple[int, str]]:
     return [(body["id"], body["state"]) for body in found]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_rollout_is_listed_approved_and_rolled_back(
     awaiting: tuple[Controller, list[Report]], tidemark: Tidemark

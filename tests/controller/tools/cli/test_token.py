@@ -213,6 +213,7 @@ def tokens_missing(folder: Path) -> dict[str, str]:
     return {"TIDEMARK_FIRST_TOKENS": str(folder / "tokens")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["no token", "the port is taken", "no first token"])
 def test_a_server_that_does_not_start_leaves_a_store_that_the_next_command_takes(
     tmp_path: Path, fault: str
@@ -233,6 +234,7 @@ def test_a_server_that_does_not_start_leaves_a_store_that_the_next_command_takes
     assert said(run("token", "create", "root", "--role", "admin", "--database-url", store))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 def test_serve_starts_for_others_with_a_token_and_for_this_machine_without_and_says_so(

@@ -15,6 +15,8 @@ from support.reports import START_US, exponential_batches, query_reports
 from support.served import served
 from support.streams import SECOND
 
+pytestmark = pytest.mark.slow
+
 
 def run(controller: Controller, *arguments: str) -> Result:
     with served(controller.app) as url:

@@ -6,6 +6,7 @@ import random
 import shlex
 from dataclasses import replace
 
+import pytest
 from click.testing import CliRunner, Result
 
 from tidemark.controller.tools.cli import app
@@ -16,6 +17,8 @@ from support.docs import DOCS, code_blocks
 from support.reports import START_US, query_reports
 from support.served import served
 from support.streams import SECOND, Row
+
+pytestmark = pytest.mark.slow
 
 PAGE = (DOCS / "how-to" / "windows.md").read_text(encoding="utf-8")
 NINE_US = START_US + 9 * 3_600 * SECOND

@@ -22,6 +22,8 @@ from support.streams import SECOND
 from support.tokens import make_token
 from support.webhook import Webhook, running_webhook
 
+pytestmark = pytest.mark.slow
+
 REPORTS = query_reports(exponential_batches(420, 100), bound_ms=20_000)
 TOPIC = "kafka://broker:9092/clicks"
 

@@ -23,6 +23,8 @@ from support.streams import SECOND
 from support.webhook import running_webhook
 from support.whole_stream import run_partitions
 
+pytestmark = pytest.mark.slow
+
 SETTLED, COUNTED, MISSED = (
     f"tidemark_window_{name}"
     for name in ("settled_timestamp_seconds", "counted_ratio", "missed_timestamp_seconds")
