@@ -186,7 +186,7 @@ def _count(limit: RateLimit, caller: Caller) -> None:
 def _forbidden(principal: Principal, need: Need, job: str | None) -> ForbiddenError:
     if not principal.has(need.right):
         role = principal.role or "none"
-        reason = f"this is for {' and '.join(need.roles)}, and {principal.name!r} has the role {role}"
+        reason = f"this needs the role {' or '.join(need.roles)}, and {principal.name!r} has the role {role}"
     elif need.over(job) == "fleet":
         reason = f"this is about every job, and {principal.name!r} is limited to some"
     else:

@@ -86,7 +86,9 @@ def _of_controller(url: str, token_file: Path | None, job: str | None, stream: s
     except TokenRejectedError as error:
         fail_usage(f"{error}; next: name a token of this controller by --token-file or {TOKEN_VARIABLE}")
     except ControllerUnusableError as error:
-        fail_usage(f"{error}; next: {_reach(str(error))}")
+        # Where a driver cannot reach its controller is where one wants to know what the place allows.
+        place = "".join(f"; {check.text}" for check in managed_here({}))
+        fail_usage(f"{error}; next: {_reach(str(error))}{place}")
     except RequestRejectedError as error:
         fail_usage(str(error))
 

@@ -91,3 +91,14 @@ def test_the_doctor_says_it_first_and_shows_no_value_of_the_environment(tmp_path
         CliRunner().invoke(app, ["doctor", "--conf", str(conf)], env={"PYSPARK_PYTHON": "/no/python"}).stdout
     )
     assert shown.splitlines()[0].startswith("  ok       this is EMR (by spark.sql.emr.internal.extensions)")
+
+
+def test_the_place_is_named_too_where_the_controller_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+
+    result = CliRunner().invoke(app, ["doctor", "shop", "--url", "http://127.0.0.1:1"])
+
+    assert result.exit_code == 2
+    assert "; this is Databricks, dedicated access mode (by DATABRICKS_RUNTIME_VERSION)" in result.stderr

@@ -157,7 +157,7 @@ def test_create_list_rotate_and_revoke(controller: Controller, url: str, tmp_pat
 def test_what_is_rejected_is_one_line(controller: Controller, url: str) -> None:
     viewer = make_token(controller, "viewer", name="kim")
     body = refusal(run("token", "list", "--url", url, TIDEMARK_TOKEN=viewer))
-    assert "this is for admin, and 'kim' has the role viewer" in body
+    assert "this needs the role admin, and 'kim' has the role viewer" in body
     admin = make_token(controller)
     body = refusal(
         run("token", "create", "x", "--role", "job", "--job", "a/b", "--url", url, TIDEMARK_TOKEN=admin)
@@ -191,7 +191,7 @@ def test_a_job_reports_and_asks_with_its_token_and_takes_up_a_rotated_one_withou
     with pytest.raises(TokenRejected, match="no token was sent"):
         ControllerClient(url, timeout_s=PATIENCE_S).report(REPORTS[1])
     monkeypatch.setenv("TIDEMARK_TOKEN", make_token(controller, "viewer"))
-    with pytest.raises(TokenRejected, match="this is for job and admin"):
+    with pytest.raises(TokenRejected, match="this needs the role job or admin"):
         ControllerClient(url, timeout_s=PATIENCE_S).report(REPORTS[1])
     monkeypatch.delenv("TIDEMARK_TOKEN")
 
