@@ -85,6 +85,7 @@ def test_of_many_jobs_a_tenth_restarts_at_once_those_that_lose_most_first(tmp_pa
     assert min(first) > 0.55 * fleet
 
 
+@pytest.mark.long
 def test_of_the_jobs_that_share_a_label_only_a_share_restarts_at_once(tmp_path: Path) -> None:
     with Controller(
         f"sqlite:///{tmp_path / 'fleet.db'}", restart_share_ppm=300_000, restart_label="source"
@@ -103,6 +104,7 @@ def test_of_the_jobs_that_share_a_label_only_a_share_restarts_at_once(tmp_path: 
             assert len({int(job[-1]) % 2 for job in at_once}) == len(at_once)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["OnRestart", "Live"])
 def test_without_restarts_nothing_is_limited(controller: Controller, mode: str) -> None:
     jobs = _losing_jobs(controller, 12, mode)

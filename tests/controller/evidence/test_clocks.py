@@ -141,6 +141,7 @@ def may_move(fault: Fault) -> bool:
     return behind and (fault.who == "rows" or fault.off_us > -MINUTE_US)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while", "after"])
 def test_a_wrong_clock_of_any_size_leaves_the_needs_as_they_are_without_it(

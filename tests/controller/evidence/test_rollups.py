@@ -209,6 +209,7 @@ def sqlite_store(retention: Retention) -> Iterator[Store]:
         store.database.close()
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 10**6), days=st.sampled_from([3, 10, 50]))
 @examples(6)
 def test_any_interleaving_of_reports_steps_crashes_and_two_replicas_counts_everything_once(
@@ -227,6 +228,7 @@ def test_any_interleaving_of_reports_steps_crashes_and_two_replicas_counts_every
                 assert sums_of(ours) == sums_of(theirs)
 
 
+@pytest.mark.long
 # A store ages a day at a time: what a longer story costs is upkeep of days on which nothing comes.
 @given(seed=st.integers(0, 10**6), days=st.just(80))
 @example(seed=19, days=120)  # a report comes for an hour that is summed up already
@@ -268,6 +270,7 @@ def test_a_report_that_comes_after_its_hour_was_summed_up_corrects_the_needs_of_
     store.database.close()
 
 
+@pytest.mark.long
 def test_on_postgresql_too_with_replicas_that_really_run_at_once(new_postgres_url: str) -> None:
     store = Store(new_postgres_url, EVERYTHING)
     reports = spread_reports(5, 80, 50)

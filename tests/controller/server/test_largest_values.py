@@ -313,6 +313,7 @@ OPERATORS = [RowLevel(), SessionWindow(MAX_TIME_US), SessionWindow(1), sliding("
 OPERATORS += [TimeWindow(MAX_TIME_US // SECOND_US * SECOND_US, MAX_TIME_US // SECOND_US * SECOND_US)]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

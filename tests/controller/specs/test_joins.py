@@ -59,6 +59,7 @@ def steer(job: JoinedJob) -> None:
 # -- steering --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("job", ["sqlite", "postgresql"], indirect=True)
 def test_a_join_steers_its_streams_to_the_joint_bounds_through_rollouts(job: JoinedJob) -> None:
     own_ms = {side: job.recommended_ms(side) for side in SIDES}

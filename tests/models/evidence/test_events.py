@@ -145,6 +145,7 @@ def test_an_event_has_at_least_one_row(slots: list[list[float]], target_ppm: int
     assert 1 <= found < np.inf
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_certificate_holds_at_all_looks_of_a_day(kind: str) -> None:

@@ -41,6 +41,7 @@ def _days(seed: int, batches: int) -> list[tuple[list[Row], int]]:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(
     ("operator", "cap_s"),

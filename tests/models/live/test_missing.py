@@ -156,6 +156,7 @@ def test_every_cohort_that_is_short_is_found_though_most_are_not_looked_at(rates
     assert (found > 0) == (max(rates) > 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_kept_from_one_trigger_to_the_next_is_what_is_found_anew(seed: int) -> None:
     """Partitions rest, return, stall and trail, alone and together; cohorts open and close."""
@@ -296,6 +297,7 @@ def test_rows_that_are_not_due_yet_are_not_missing() -> None:
 # -- what is not missing -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rates", [(2.0,), (20.0, 20.0), (0.5,) * 16, (100.0, 5.0, 1.0)])
 def test_chance_alone_misses_hardly_any_cohort(rates: tuple[float, ...]) -> None:
     """Of some 4,000 cohorts of a stationary stream, each looked at every second, at most 1 in 1,000."""

@@ -136,6 +136,7 @@ def answers(asked: list[Observation | tuple[int, int]]) -> list[int | None]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "where"), [("stationary", 0.002), ("bursts", 0.5), ("stalls", 0.8), ("slow", 0.3)]
 )
@@ -176,6 +177,7 @@ def test_nor_does_it_where_batches_without_rows_are_between(kind: str) -> None:
     assert answers(odd) == answers(recorder.asked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bursts", "stalls"])
 def test_the_order_of_the_rows_within_a_slot_does_not_matter(kind: str) -> None:
     trace = short_trace(kind)
@@ -368,6 +370,7 @@ def test_the_first_joint_stall_is_held_already_at_three_nines(seed: int, seconds
     assert found.latency_mean_us < 1.35 * lowest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "seed"), [("joint", 402), ("joint", 405), ("stalls", 401), ("stalls", 407)])
 def test_missing_rows_are_waited_for_until_the_budget_has_room_for_them(kind: str, seed: int) -> None:
     """At 99 % too: a quarter of an hour allows less than the rows that a stall withholds, however short the wait is."""
@@ -377,6 +380,7 @@ def test_missing_rows_are_waited_for_until_the_budget_has_room_for_them(kind: st
     assert meets(asked, found), found.completeness
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pack", [5, 20])
 def test_rows_in_packs_are_not_waited_for_as_if_some_were_missing(pack: int) -> None:
     """A stream that is not known yet is assumed to be uneven: else its usual gaps would look like stalls."""
@@ -390,6 +394,7 @@ def test_rows_in_packs_are_not_waited_for_as_if_some_were_missing(pack: int) -> 
     assert latencies[1] < 2 * latencies[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "rate", "pack"), [(432, 10, 1), (431, 200, 20)])
 def test_partitions_of_few_rows_or_packs_that_stall_together_are_waited_for(
     seed: int, rate: int, pack: int

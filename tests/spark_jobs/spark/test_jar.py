@@ -247,6 +247,7 @@ def test_a_job_with_the_jar_compiles_nothing_and_its_ledger_equals_the_sink(
     assert COMPILED not in result["log"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_executors_get_the_jar_from_spark(jar: Path, tmp_path: Path) -> None:
     result = submit(tmp_path, "local-cluster[2,1,1024]", "--jars", str(jar))

@@ -76,6 +76,7 @@ def at_call(number: int, act: Callable[[], object]) -> GoOn:
     return go_on
 
 
+@pytest.mark.long
 def test_who_decides_in_a_loop_never_takes_back_what_others_write(
     replicas: tuple[Controller, Controller],
 ) -> None:

@@ -92,6 +92,7 @@ class Load:
         assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_stream_deleted_again_and_again_under_load_counts_exactly_what_came_since_the_last_time(
     request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
