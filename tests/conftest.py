@@ -148,6 +148,10 @@ _FIRST = pytest.StashKey[str]()
 """The first test of a process."""
 
 
+_SOAK_SECONDS = 1_800
+"""What ends a soak test that does not say how long it may last; beside the others it takes many times its own time."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what starts another program and what records a fault, put long lanes first, and let JVMs start fast.
@@ -167,6 +171,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.fault)
         if item.get_closest_marker("slow"):
             long.add(item.path)
+        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SOAK_SECONDS))
     sizes = {item.path: item.path.stat().st_size for item in items}
     items.sort(
         key=lambda item: (

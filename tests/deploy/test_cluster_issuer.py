@@ -29,7 +29,7 @@ from support.reports import exponential_batches, query_reports
 from support.tokens import bearer
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 NAMESPACE, JOBS, ACCOUNT = "tidemark", "jobs", "system:serviceaccount:jobs:shop"
 DISCOVERY = "system:service-account-issuer-discovery"

@@ -38,7 +38,7 @@ from support.tokens import bearer
 from support.totals import compared_totals, totals, totals_of
 from support.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 NAMESPACE, SERVICE = "tidemark", "tidemark:8642"
 STREAMS = 4

@@ -43,7 +43,6 @@ def _table(keycloak: Keycloak) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(1_800)
 def test_a_person_signs_in_on_the_page_is_renewed_and_signs_out(keycloak: Keycloak, tmp_path: Path) -> None:
     file = write_issuers(tmp_path, keycloak=_table(keycloak))
     with (
@@ -101,7 +100,6 @@ def test_a_person_signs_in_on_the_page_is_renewed_and_signs_out(keycloak: Keyclo
         sign_in()
 
 
-@pytest.mark.timeout(1_800)
 def test_a_person_signs_in_acts_loses_the_group_and_keys_rotate_while_keycloak_comes_and_goes(
     keycloak: Keycloak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
