@@ -32,8 +32,9 @@ from support.tree import ROOT
 
 __all__ = ["ClockedReplicas", "FileClock"]
 
-_LEASE_SECONDS = 2.0
-"""Real time: how long a new process waits for the streams of one that was killed."""
+_LEASE_SECONDS = 10.0
+"""Real time: how long a new process waits for the streams of one that was killed. A replica that gets no turn for that
+long loses its streams in the middle of a tick, and their snapshots stay old."""
 
 
 class FileClock:
