@@ -479,7 +479,7 @@ def test_on_a_phone_one_part_is_shown_at_a_time(browser: Browser, shown: Shown) 
             for one in parts.values():
                 region = page.get_by_role("region", name=one, exact=True)
                 expect(region).to_have_count(1 if one == card else 0)
-            assert page.evaluate("document.documentElement.scrollHeight") < 3_000, tab
+            assert page.evaluate("document.documentElement.scrollHeight") < 4_000, tab
             assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, tab
         assert "tab=log" in page.url
         watched.assert_no_errors()
