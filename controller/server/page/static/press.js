@@ -16,7 +16,8 @@ function presses(event) {
 
 /** @param {Event} event */
 function begin(event) {
-    if (!presses(event)) return;
+    // What is dragged shows new figures meanwhile.
+    if (!presses(event) || !(event.target instanceof Element && event.target.closest("a, button, summary"))) return;
     over = new Promise((resolve) => {
         end = resolve;
         setTimeout(resolve, LONGEST_MS);
