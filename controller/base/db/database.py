@@ -28,7 +28,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from tidemark.controller.base.db.checkpoints import MAX_PAGES, Checkpoints
 from tidemark.controller.base.db.room import found_no_room, is_damaged, prove_room
-from tidemark.controller.base.db.store_files import BUSY_SECONDS, StoreFiles
+from tidemark.controller.base.db.store_files import BUSY_SECONDS, StoreFiles, wait_for
 from tidemark.controller.base.db.tables import StreamRow
 from tidemark.controller.base.errors import StoreUnavailableError, StoreUnusableError
 from tidemark.controller.base.store_url import shown_url, url_of
@@ -340,9 +340,11 @@ class Database:
             threading.Thread(target=self._files.check_pages, daemon=True).start()
 
     def close(self) -> None:
-        """Stop the background work and close all connections."""
+        """Stop the background work, wait for the sessions of other threads and close all connections."""
         if self.checkpoints is not None:
             self.checkpoints.stop()
+            pool: Any = self._engine.pool
+            wait_for(lambda: not pool.checkedout())  # the last connection takes the log away
         self._engine.dispose()
         if self._files is not None:
             self._files.close()

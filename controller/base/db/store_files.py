@@ -8,11 +8,13 @@ refused, and so is everything once one of the three is not the one that was open
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tidemark.controller.base.errors import StoreUnavailableError, StoreUnusableError
@@ -47,7 +49,9 @@ class StoreFiles:
             sqlite3.Error: when the file cannot be opened.
         """
         with self._lock:
-            if self._keeper is None:
+            if self._keeper is not None:
+                return self._keeper
+            with _one_at_a_time(self._file):
                 begun = self._check_log()
                 with suppress(OSError):
                     self._log.touch()  # before the header says that there is one
@@ -61,7 +65,7 @@ class StoreFiles:
                     f"{self._file}{part}": _identity(f"{self._file}{part}") for part in ("", "-wal", "-shm")
                 }
                 self._keeper = keeper
-            return self._keeper
+            return keeper
 
     def check(self) -> None:
         """Check that the files are those that were opened, and whole.
@@ -83,7 +87,10 @@ class StoreFiles:
     def close(self) -> None:
         """Close the store; unless another process has it open, all of it is in the file then."""
         keeper, self._keeper = self._keeper, None
-        if keeper is not None:
+        if keeper is None:
+            return
+        # Of two that close it at the same time each would see the other, and neither would say that it is closed.
+        with _one_at_a_time(self._file):
             # Where the log was taken away, this connection still has it.
             if _identity(str(self._file)) == self._opened[str(self._file)]:
                 with suppress(sqlite3.Error):
@@ -123,6 +130,40 @@ class StoreFiles:
         raise StoreUnusableError(
             f"database file {self._file}: {problem}; a backup is restored by tidemark restore FILE"
         )
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, as long as a write waits for another one and no longer."""
+    end_s = time.monotonic() + BUSY_SECONDS
+    while not condition() and time.monotonic() < end_s:
+        time.sleep(_RETRY_SECONDS)
+
+
+@contextmanager
+def _one_at_a_time(file: Path) -> Iterator[None]:
+    """Let one process at a time open or close the stores of a folder; whoever waits too long goes on without."""
+    try:
+        # Not the file: to close it drops every lock that this process has on it.
+        folder = os.open(file.parent, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        wait_for(lambda: _takes_lock(folder))
+        yield
+    finally:
+        os.close(folder)
+
+
+def _takes_lock(folder: int) -> bool:
+    """Return whether the wait for a folder's lock is over: it is taken, or the file system has none."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def take_over(file: Path) -> None:
