@@ -123,6 +123,7 @@ class Overviews:
                 self._counters.given_up.inc()
             except LeaseLostError as error:
                 _log.warning("%s", error.detail)
+                continue  # if it comes back, its snapshot is due at once
             except Exception:  # noqa: BLE001 - the other streams go on whatever happens
                 _log.exception("no snapshot of stream %d could be taken; a later tick tries again", stream_id)
             self._done[stream_id] = now_us, versions[stream_id]

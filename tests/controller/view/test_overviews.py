@@ -367,6 +367,7 @@ def test_without_the_lease_no_snapshot_is_taken_and_a_lost_lease_writes_nothing(
     leases._held[held.shard] = Lease(held.shard, held.fencing - 1)
     with pytest.raises(LeaseLostError):
         overviews.snapshot(stream_id, controller.clock())
+    assert overviews.tick(controller.clock()) == 0
     del leases._held[held.shard]
     assert overviews.tick(controller.clock()) == 0
     with controller.service.database.read() as session:
@@ -374,6 +375,18 @@ def test_without_the_lease_no_snapshot_is_taken_and_a_lost_lease_writes_nothing(
         assert session.scalars(select(func.count()).where(PartitionRow.skewed)).one() == 0
         kinds = session.scalars(select(EventRow.kind)).all()
     assert "PartitionSkewed" not in kinds
+
+
+def test_a_stream_whose_lease_was_lost_and_comes_back_gets_a_snapshot_at_once(controller: Controller) -> None:
+    controller.report_all(REPORTS)
+    overviews, leases = controller.service.overviews, controller.service.decider.leases
+    lease = leases.lease_of(1)
+    assert lease is not None
+    leases._held[lease.shard] = Lease(lease.shard, lease.fencing - 1)
+    assert overviews.tick(controller.clock()) == 0
+    leases._held[lease.shard] = lease
+    assert overviews.tick(controller.clock()) == 1
+
 
 
 def test_a_failed_snapshot_does_not_stop_the_others(
