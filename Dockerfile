@@ -14,7 +14,7 @@ COPY controller/ controller/
 COPY spark_jobs/ spark_jobs/
 # A service does not need pip.
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
-    && /opt/tidemark/bin/pip install --no-deps /dist/tidemark-*.whl \
+    && /opt/tidemark/bin/pip install --no-deps /dist/tidemark_streaming-*.whl \
     && /opt/tidemark/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11.14-slim-bookworm

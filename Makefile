@@ -263,7 +263,7 @@ jar: $(STAMP) ## spark_jobs/spark/jars/tidemark-spark_2.13-*.jar (SPARK=3.5.9: _
 	PYTHONPATH=tests $$python -m support.jar_build $(DIST)/maven
 
 # The wheel is built from the sdist, so that neither holds what the other lacks.
-wheel: $(STAMP) ## dist/tidemark-*.whl and the sdist, with the jars for both versions of Scala
+wheel: $(STAMP) ## dist/tidemark_streaming-*.whl and the sdist, with the jars for both versions of Scala
 	@SPARK_HOME= $(MAKE) --silent jar SPARK=
 	@$(MAKE) --silent jar SPARK=3.5.9
 	@$(BIN)/python -m build --quiet --no-isolation --outdir $(DIST) .

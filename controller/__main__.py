@@ -11,7 +11,7 @@ def main() -> None:
         if (error.name or "tidemark").startswith("tidemark"):
             raise
         sys.stderr.write(
-            f"tidemark: the command line needs {error.name}: pip install 'tidemark[controller]'\n"
+            f"tidemark: the command line needs {error.name}: pip install 'tidemark-streaming[controller]'\n"
         )
         sys.exit(2)
     cli.main()

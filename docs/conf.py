@@ -34,7 +34,7 @@ PAGES = {
 """The pages behind the first one, in order under each caption, from the folder `docs`."""
 
 project = "Tidemark"
-html_title = f"Tidemark {importlib.metadata.version('tidemark')}"
+html_title = f"Tidemark {importlib.metadata.version('tidemark-streaming')}"
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "controller/server/runbooks/*.md", "*.md"]
 exclude_patterns = ["README.md", "build", "dist", "node_modules", ".*"]

@@ -70,7 +70,7 @@ def _host_patterns(text: str) -> tuple[str, ...]:
 
 def _with_client(url: str) -> str:
     if find_spec("openlineage") is None:
-        raise ValueError("it needs OpenLineage's client: pip install 'tidemark[openlineage]'")
+        raise ValueError("it needs OpenLineage's client: pip install 'tidemark-streaming[openlineage]'")
     return url
 
 

@@ -19,7 +19,7 @@ COPY spark_jobs/ spark_jobs/
 ARG DEFAULT_ARTIFACT_REPOSITORY=
 ENV TIDEMARK_JARS=/opt/jars
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
-    && pip install --no-deps /dist/tidemark-*.whl \
+    && pip install --no-deps /dist/tidemark_streaming-*.whl \
     && DEFAULT_ARTIFACT_REPOSITORY=$DEFAULT_ARTIFACT_REPOSITORY python -m tidemark.spark_jobs.demo.kafka_jars
 RUN useradd --system --uid 10001 --home-dir /state --create-home tidemark \
     && mkdir /opt/job && cp spark_jobs/demo/examples/kafka_counts.py /opt/job/

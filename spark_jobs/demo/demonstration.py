@@ -232,7 +232,7 @@ def _through_kafka(plan: Plan, stack: ExitStack, console: Console) -> Feed:
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        raise DemoError("--kafka needs confluent-kafka: pip install 'tidemark[kafka]'") from None
+        raise DemoError("--kafka needs confluent-kafka: pip install 'tidemark-streaming[kafka]'") from None
 
     console.print("starting a Kafka broker (its jars come from Maven the first time) ...")
     feed = stack.enter_context(running_kafka_feed(plan))

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,7 +139,7 @@ def _wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, capture_output=True)
-    (wheel,) = out.glob("tidemark-*.whl")
+    (wheel,) = out.glob("tidemark_streaming-*.whl")
     return wheel
 
 
@@ -153,6 +154,23 @@ def test_the_wheel_holds_every_file_of_the_three_folders_and_nothing_else(wheel:
         "tidemark/controller/planted/data.sql",
         "tidemark/spark_jobs/spark/jars/tidemark-spark_2.13-0.1.0.jar",
     }
+
+
+def test_what_a_text_tells_to_install_is_this_project_with_an_extra_that_it_has() -> None:
+    """PyPI's `tidemark` is another project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = {
+        (name, extra)
+        for path in tree_files()
+        if path.suffix in {".py", ".md", ".toml", ".yaml", ".sh", ".html", ".js"}
+        for name, extras in re.findall(
+            r"(?<![\w/-])(tidemark[\w-]*)\[([a-z,]+)\]", (ROOT / path).read_text(encoding="utf-8")
+        )
+        for extra in extras.split(",")
+    }
+
+    assert {name for name, _ in told} == {project["name"]}
+    assert {extra for _, extra in told} <= set(project["optional-dependencies"])
 
 
 def vendored_licences() -> list[Path]:

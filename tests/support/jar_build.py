@@ -60,13 +60,13 @@ def build_jar(folder: Path) -> Path:
     scala, _ = spark_version(jars)
     name = f"{NAME}_{scala}"
     entries = _compiled(jars[0].parent)
-    entries["META-INF/MANIFEST.MF"] = _MANIFEST.format(name=name, version=version("tidemark")).encode()
+    entries["META-INF/MANIFEST.MF"] = _MANIFEST.format(name=name, version=version("tidemark-streaming")).encode()
     entries[STAMP] = built_of(scala).encode()
     if f"{_EXTENSIONS}.class" in entries:
         entries[_SERVICE] = f"{_EXTENSIONS.replace('/', '.')}\n".encode()
     for earlier in folder.glob(f"{name}-*.jar"):
         earlier.unlink()  # and not written over: a JVM may have it open
-    jar = folder / f"{name}-{version('tidemark')}.jar"
+    jar = folder / f"{name}-{version('tidemark-streaming')}.jar"
     write_zip(jar, entries)
     return jar
 

@@ -203,7 +203,7 @@ def serving(python: Path, empty: Path) -> Iterator[str]:
 
 def _main(dist: Path, key: str | None = None) -> None:
     version, commit = version_of_tree(), commit_of_tree()
-    (wheel,) = dist.glob(f"tidemark-{version}-*.whl")
+    (wheel,) = dist.glob(f"tidemark_streaming-{version}-*.whl")
     packed_chart(ROOT / "deploy" / "helm" / "tidemark", dist)
     with tempfile.TemporaryDirectory(prefix="tidemark-release-") as name:
         for python in PYTHONS:
@@ -214,18 +214,18 @@ def _main(dist: Path, key: str | None = None) -> None:
             folder = Path(name, python)
             folder.mkdir()
             environment = environment_in(folder, interpreter)
-            print(f"Python {python}: tidemark[{EXTRAS}] with the newest packages", flush=True)
-            install(environment, f"tidemark[{EXTRAS}] @ {wheel.as_uri()}")
+            print(f"Python {python}: tidemark-streaming[{EXTRAS}] with the newest packages", flush=True)
+            install(environment, f"tidemark-streaming[{EXTRAS}] @ {wheel.as_uri()}")
             _try(environment, version)
         locked, lister = Path(name, "locked"), Path(name, "lister")
         locked.mkdir()
         lister.mkdir()
-        print("tidemark[demo] with the packages of the lock file, and its demonstration", flush=True)
+        print("tidemark-streaming[demo] with the packages of the lock file, and its demonstration", flush=True)
         environment = environment_in(locked, sys.executable)
         install(environment, "--require-hashes", "-r", LOCKS / "build.txt")
         install(environment, "--require-hashes", "--no-build-isolation", "-r", LOCKS / "demo.txt")
         # Nothing else may be needed than what is locked, and only here is this version to be had.
-        install(environment, "--no-index", "--find-links", dist, f"tidemark[demo]=={version}")
+        install(environment, "--no-index", "--find-links", dist, f"tidemark-streaming[demo]=={version}")
         _try(environment, version)
         print(run(environment.with_name("tidemark"), "demo", cwd=locked), flush=True)
         tool = environment_in(lister, sys.executable)

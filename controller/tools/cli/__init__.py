@@ -68,7 +68,7 @@ def distribution_version() -> str:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - --help starts fast without it
 
     try:
-        return version("tidemark")
+        return version("tidemark-streaming")
     except PackageNotFoundError:
         return "unknown"
 

@@ -139,7 +139,7 @@ class Command(click.Command):
             if self.row.extra is None or package == "tidemark":
                 raise
             fail_usage(
-                f"`tidemark {self.row.name}` needs {package}: pip install 'tidemark[{self.row.extra}]'"
+                f"`tidemark {self.row.name}` needs {package}: pip install 'tidemark-streaming[{self.row.extra}]'"
             )
 
 

@@ -160,23 +160,23 @@ WITHOUT = (
         (
             "click",
             ["status"],
-            "tidemark: the command line needs click: pip install 'tidemark[controller]'\n",
+            "tidemark: the command line needs click: pip install 'tidemark-streaming[controller]'\n",
         ),
-        ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark[demo]'\n"),
+        ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark-streaming[demo]'\n"),
         (
             "pyspark",
             ["lint", "job.py"],
-            "tidemark: `tidemark lint` needs pyspark: pip install 'tidemark[spark]'\n",
+            "tidemark: `tidemark lint` needs pyspark: pip install 'tidemark-streaming[spark]'\n",
         ),
         (
             "pyarrow",
             ["backtest", "t.parquet"],
-            "tidemark: `tidemark backtest` needs pyarrow: pip install 'tidemark[trace]'\n",
+            "tidemark: `tidemark backtest` needs pyarrow: pip install 'tidemark-streaming[trace]'\n",
         ),
         (
             "pyarrow",
             ["curve", "t.parquet"],
-            "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark[trace]'\n",
+            "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark-streaming[trace]'\n",
         ),
     ],
 )

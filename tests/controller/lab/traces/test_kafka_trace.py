@@ -291,5 +291,5 @@ def test_without_the_client_the_line_says_what_to_install(
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
 
     assert trace_refused(output, *NAMED) == (
-        "tidemark: --from kafka needs confluent-kafka: pip install 'tidemark[kafka]'"
+        "tidemark: --from kafka needs confluent-kafka: pip install 'tidemark-streaming[kafka]'"
     )

@@ -185,7 +185,7 @@ def test_nothing_is_sent_without_an_address(controller: Controller) -> None:
 
 def test_without_the_client_the_setting_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.controller.base.settings.find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=r"pip install 'tidemark\[openlineage\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'tidemark-streaming\[openlineage\]'"):
         Settings(openlineage_url="http://marquez:5000")
 
 
