@@ -54,10 +54,10 @@ def restore(url: str, file: Path | None) -> str:
                 raise StoreUnusableError("PostgreSQL has its own tools: pg_restore; then tidemark restore")
             return _renew(url)
         with whole_file(store) as unfinished:
-            source = _existing(store if file is None else file).absolute().as_uri()
-            # A backup may be where nothing can be written.
-            how = "" if file is None else "?mode=ro" if Path(f"{file}-wal").exists() else "?immutable=1"
-            with closing(sqlite3.connect(source + how, uri=True, isolation_level=None)) as opened:
+            source = _existing(store if file is None else file).resolve()
+            # A backup may be where nothing can be written, and who only reads leaves the log of a store where it is.
+            how = "?mode=ro" if Path(f"{source}-wal").exists() else "" if file is None else "?immutable=1"
+            with closing(sqlite3.connect(source.as_uri() + how, uri=True, isolation_level=None)) as opened:
                 _copy(opened, unfinished)
             epoch = _renew(f"sqlite:///{unfinished}")
             take_over(store)
@@ -66,7 +66,7 @@ def restore(url: str, file: Path | None) -> str:
 
 def _sqlite_file(url: str) -> Path | None:
     parsed = url_of(url)
-    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+    return Path(parsed.database or "").resolve() if parsed.get_backend_name() == "sqlite" else None
 
 
 def _existing(file: Path) -> Path:

@@ -33,8 +33,8 @@ class StoreFiles:
     """The three files of one store while it is open."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._log = Path(f"{file}-wal")
+        self._file = file.resolve()  # SQLite names the log after what a link leads to
+        self._log = Path(f"{self._file}-wal")
         self._lock = threading.Lock()
         self._keeper: sqlite3.Connection | None = None
         self._opened: dict[str, tuple[int, int] | None] = {}
@@ -58,9 +58,13 @@ class StoreFiles:
                 keeper = sqlite3.connect(
                     self._file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
                 )
-                if not begun:
-                    _begin_log(keeper)
-                keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                try:
+                    if not begun:
+                        _begin_log(keeper)
+                    keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                except BaseException:
+                    _end(keeper)
+                    raise
                 self._opened = {
                     f"{self._file}{part}": _identity(f"{self._file}{part}") for part in ("", "-wal", "-shm")
                 }
@@ -93,16 +97,16 @@ class StoreFiles:
         with _one_at_a_time(self._file):
             # Where the log was taken away, this connection still has it.
             if _identity(str(self._file)) == self._opened[str(self._file)]:
-                with suppress(sqlite3.Error):
-                    keeper.execute("PRAGMA busy_timeout=0")
-                    keeper.execute("PRAGMA journal_mode=DELETE")
-                    keeper.execute(f"PRAGMA user_version={_CLOSED}")
+                _end(keeper)
+            else:
+                keeper.close()
             self._opened = {}
-            keeper.close()
 
     def check_pages(self) -> None:
         """Note the damage of a store whose file was written over: SQLite reads all of it for that."""
-        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._file)) as alone:
+        # It may be the last to close, and one that only reads leaves the log where it is.
+        only_reads = f"{self._file.as_uri()}?mode=ro"
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(only_reads, uri=True)) as alone:
             try:
                 (answer,) = alone.execute("PRAGMA quick_check(1)").fetchone()
             except sqlite3.DatabaseError as error:
@@ -203,6 +207,16 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _end(keeper: sqlite3.Connection) -> None:
+    """Close a connection; unless the store is open elsewhere, all of it is in the file then, and the file says so."""
+    with suppress(sqlite3.Error):
+        keeper.rollback()  # a copy that failed or was interrupted
+        keeper.execute("PRAGMA busy_timeout=0")
+        keeper.execute("PRAGMA journal_mode=DELETE")
+        keeper.execute(f"PRAGMA user_version={_CLOSED}")
+    keeper.close()
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
