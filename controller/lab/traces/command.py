@@ -228,7 +228,9 @@ def _of_topic(
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        raise ValueError("--from kafka needs confluent-kafka: pip install 'tidemark-streaming[kafka]'") from None
+        raise ValueError(
+            "--from kafka needs confluent-kafka: pip install 'tidemark-streaming[kafka]'"
+        ) from None
 
     since_us = None if since is None else duration_of(since, "--since")
     if since_us is not None and since_us <= 0:

@@ -388,7 +388,6 @@ def test_a_stream_whose_lease_was_lost_and_comes_back_gets_a_snapshot_at_once(co
     assert overviews.tick(controller.clock()) == 1
 
 
-
 def test_a_failed_snapshot_does_not_stop_the_others(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
