@@ -60,7 +60,9 @@ def build_jar(folder: Path) -> Path:
     scala, _ = spark_version(jars)
     name = f"{NAME}_{scala}"
     entries = _compiled(jars[0].parent)
-    entries["META-INF/MANIFEST.MF"] = _MANIFEST.format(name=name, version=version("tidemark-streaming")).encode()
+    entries["META-INF/MANIFEST.MF"] = _MANIFEST.format(
+        name=name, version=version("tidemark-streaming")
+    ).encode()
     entries[STAMP] = built_of(scala).encode()
     if f"{_EXTENSIONS}.class" in entries:
         entries[_SERVICE] = f"{_EXTENSIONS.replace('/', '.')}\n".encode()

@@ -220,7 +220,9 @@ def _main(dist: Path, key: str | None = None) -> None:
         locked, lister = Path(name, "locked"), Path(name, "lister")
         locked.mkdir()
         lister.mkdir()
-        print("tidemark-streaming[demo] with the packages of the lock file, and its demonstration", flush=True)
+        print(
+            "tidemark-streaming[demo] with the packages of the lock file, and its demonstration", flush=True
+        )
         environment = environment_in(locked, sys.executable)
         install(environment, "--require-hashes", "-r", LOCKS / "build.txt")
         install(environment, "--require-hashes", "--no-build-isolation", "-r", LOCKS / "demo.txt")

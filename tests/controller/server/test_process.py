@@ -162,7 +162,11 @@ WITHOUT = (
             ["status"],
             "tidemark: the command line needs click: pip install 'tidemark-streaming[controller]'\n",
         ),
-        ("pyspark", ["demo"], "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark-streaming[demo]'\n"),
+        (
+            "pyspark",
+            ["demo"],
+            "tidemark: `tidemark demo` needs pyspark: pip install 'tidemark-streaming[demo]'\n",
+        ),
         (
             "pyspark",
             ["lint", "job.py"],

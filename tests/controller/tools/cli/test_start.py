@@ -106,7 +106,9 @@ def test_a_command_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delitem(sys.modules, "tidemark.controller.lab.traces.format", raising=False)
     done = CliRunner().invoke(app, ["curve", "t.parquet"])
     assert done.exit_code == 2
-    assert done.stderr == "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark-streaming[trace]'\n"
+    assert (
+        done.stderr == "tidemark: `tidemark curve` needs pyarrow: pip install 'tidemark-streaming[trace]'\n"
+    )
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
