@@ -309,10 +309,14 @@ class Tidemark:
         if self._decided_us is None:
             return
         at, step = max(self._decided_us, self._caught_up_us) + self._trigger_us, 1
+        in_force_us, pending = self._watermark_us, len(self._pending)
         while at < now_us and len(self._rules.waits.key_us) and step < _IDLE_STEPS:
             self._step(at)
             at += self._trigger_us * max(1, step // 16)
             step += 1
+        # Nobody asked, so no watermark of these steps ever was in force.
+        self._watermark_us = in_force_us
+        del self._pending[pending:]
         self._caught_up_us = now_us
 
     def _step(self, now_us: int) -> None:

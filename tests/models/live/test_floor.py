@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tidemark.models.backtest.arrivals import Arrivals
 from tidemark.models.backtest.run import run, run_native, score
 from tidemark.models.base.operators import TimeWindow
 from tidemark.models.live.policy import Decision, Setup
@@ -128,16 +129,33 @@ class _Accounted(Tidemark):
         return decision
 
 
+def _half_an_hour(kind: str, triggers: float, target_ppm: int = 990_000) -> tuple[Setup, Arrivals]:
+    """Return half an hour of a kind, and what was asked of it, with so many triggers a window."""
+    window_us = window_us_of(kind)
+    cell = Cell(kind, 101, window_us, int(window_us / triggers), seconds=1_800)
+    operator = TimeWindow(window_us, window_us)
+    asked = replace(setup(target_ppm=target_ppm), operator=operator, trigger_us=cell.trigger_us)
+    return asked, counted(cell.trace(), asked)
+
+
+@pytest.mark.parametrize("triggers", [2, 10])
+@pytest.mark.parametrize("kind", ["outages", "sparse"])
+def test_what_live_says_that_it_lost_is_what_was_lost_also_after_pauses_without_decisions(
+    kind: str, triggers: float
+) -> None:
+    """In a pause no watermark is in force that nobody asked for."""
+    asked, arrivals = _half_an_hour(kind, triggers, target_ppm=999_000)
+    policy = _Accounted(asked)
+    assert run(arrivals, asked, policy).late == policy.accounts[-1][0]
+
+
 @pytest.mark.parametrize("kind", with_soak(ALL_KINDS, [kind for kind in ALL_KINDS if kind != "growth"]))
 @pytest.mark.parametrize("triggers", [0.5, 2, 10])
 def test_once_live_has_lost_more_than_the_budget_and_than_plain_spark_it_loses_what_plain_spark_loses(
     kind: str, triggers: float
 ) -> None:
     """Rows of the windows that it has closed by then apart: it goes on from there."""
-    window_us = window_us_of(kind)
-    cell = Cell(kind, 101, window_us, int(window_us / triggers), seconds=1_800)
-    asked = replace(setup(), operator=TimeWindow(window_us, window_us), trigger_us=cell.trigger_us)
-    arrivals = counted(cell.trace(), asked)
+    asked, arrivals = _half_an_hour(kind, triggers)
     policy = _Accounted(asked)
     late = run(arrivals, asked, policy).late
     plain_late = run_native(arrivals, asked, 0).late
