@@ -245,7 +245,7 @@ def comparison(columns: Mapping[str, Outcome]) -> Table:
         "how": ["replayed" if outcome.replayed else "on Spark" for outcome in outcomes],
         "bound": [", then ".join(map(_ms, outcome.bounds_ms)) or "varies" for outcome in outcomes],
         "rows lost": [f"{outcome.lost:,}" for outcome in outcomes],
-        "of them in the second half": [f"{outcome.lost_later:,}" for outcome in outcomes],
+        "in the second half": [f"{outcome.lost_later:,}" for outcome in outcomes],
         "completeness": [
             "unknown" if outcome.completeness is None else _percent(outcome) for outcome in outcomes
         ],
