@@ -40,9 +40,9 @@ make benchmark ARGS=day
 make figure
 ```
 
-A day is played {speed} times as fast; all times here are the day's, so that windows have {window_min} minutes. It has a
-quiet night, a morning rise, a deployment that stops all regions for 3 minutes, a region up to 5 minutes slow at noon, a
-spike of three times the traffic, a link cut for 15 minutes, and phones offline for up to 12
+A day is played {speed} times as fast. All times below are times of that day: a window of 10 s counts as {window_min}
+minutes. It has a quiet night, a morning rise, a deployment that stops all regions for 3 minutes, a region up to 5
+minutes slow at noon, a spike of three times the traffic, a link cut for 15 minutes, and phones offline for up to 12
 (`tests/bench/nexmark/day.py`, with a fixed seed).
 
 ![Bids counted and how long results waited, over the day](../day-light.svg)
@@ -65,7 +65,7 @@ region, and its link cut once for 15 s (`tests/bench/nexmark/bids.py`).
 ### How to read them
 
 *Bids counted* are those in the results, of all that were sent; bold is below the target, as are the {day_part}s of the
-day that *missed from* names. *As Spark says* sums `numRowsDroppedByWatermark`, which counts what is left when
+day that *hours below target* names. *As Spark says* sums `numRowsDroppedByWatermark`, which counts what is left when
 a batch has added up its bids. *Latency* is from a window's end to each of its results in Kafka, by the broker's clock.
 *State* is how many counts, one an auction and window, a system held at most.
 
@@ -151,9 +151,9 @@ def fault_table(faults: dict[str, dict[str, int]]) -> str:
 _WEEK = """
 {streams} streams of {kinds} kinds live through {days} days in minutes, on a clock that the test moves half an hour at a
 time: {batches:,} batches, {rows:,} rows, of which {late:,} come late, and {runs:,} runs of their jobs, in all four
-modes. The drivers are simulated by Spark's rules (`tests/support/week_job.py`) and send by the real sender; the
-controller is the real one, on PostgreSQL. What it says is compared with what became of the rows, computed by none of
-Tidemark's code (`tests/support/week_truth.py`).
+modes. The drivers are simulated by Spark's rules (`tests/support/week_job.py`) and send by the real sender to
+{replicas} replicas of the real controller, on PostgreSQL with a standby. What they say is compared with what became of
+the rows, computed by none of Tidemark's code (`tests/support/week_truth.py`).
 
 {lost_batches:,} batches were never reported, because their drivers were killed first: they have to be shown as missing.
 

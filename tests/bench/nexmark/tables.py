@@ -28,13 +28,13 @@ def systems_table(record: dict[str, Any], *, losses: bool = True) -> str:
         "bids counted": lambda each: _marked_share(each, target_ppm),
         "lost": lambda each: f"{each['sent'] - each['counted']:,}",
         "as Spark says": lambda each: f"{each['dropped']:,}" if "dropped" in each else "",
-        "missed from": lambda each: _missed(record, each["parts"]),
+        "hours below target": lambda each: _missed(record, each["parts"]),
         "latency, mean": lambda each: time_text(each["latency_mean_s"], speed),
         "95 %": lambda each: time_text(each["latency_p95_s"], speed),
         "state": lambda each: f"{each['state']:,}",
     }
     if not losses:
-        del columns["lost"], columns["as Spark says"], columns["missed from"]
+        del columns["lost"], columns["as Spark says"], columns["hours below target"]
     return table(tuple(columns), [[column(each) for column in columns.values()] for each in systems])
 
 
