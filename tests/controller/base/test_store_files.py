@@ -50,7 +50,7 @@ def rows_of(file: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_store_that_several_processes_close_together_opens_again(file: Path) -> None:
+def test_a_store_that_several_close_together_opens_again(file: Path) -> None:
     """As when two replicas stop, or a backup ends while the controller stops."""
     replicas = 4
     for _ in range(50):
