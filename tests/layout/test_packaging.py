@@ -159,7 +159,7 @@ def test_the_wheel_holds_every_file_of_the_three_folders_and_nothing_else(wheel:
 def test_what_a_text_tells_to_install_is_this_project_with_an_extra_that_it_has() -> None:
     """PyPI's `tidemark` is another project."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told = {
+    named = {
         (name, extra)
         for path in tree_files()
         if path.suffix in {".py", ".md", ".toml", ".yaml", ".sh", ".html", ".js"}
@@ -169,8 +169,8 @@ def test_what_a_text_tells_to_install_is_this_project_with_an_extra_that_it_has(
         for extra in extras.split(",")
     }
 
-    assert {name for name, _ in told} == {project["name"]}
-    assert {extra for _, extra in told} <= set(project["optional-dependencies"])
+    assert {name for name, _ in named} == {project["name"]}
+    assert {extra for _, extra in named} <= set(project["optional-dependencies"])
 
 
 def vendored_licences() -> list[Path]:
